@@ -1,0 +1,1 @@
+//! A web server that runs Caddyfiles: library for embedding, and command line

@@ -1,0 +1,1 @@
+//! Caddyfile to JSON to plan

@@ -1,0 +1,1 @@
+//! Accept, drive, write, drain: the workers that carry connections

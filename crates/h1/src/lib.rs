@@ -1,0 +1,1 @@
+//! The RFC 9112 machine, without I/O

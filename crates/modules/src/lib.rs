@@ -1,0 +1,1 @@
+//! Built-in handlers and matchers

@@ -1,0 +1,1 @@
+//! Context, handlers, matchers, routes, bodies, and what builds them

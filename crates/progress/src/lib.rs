@@ -1,0 +1,1 @@
+//! Progress points, spans and synchronisation hooks; inert until a policy is installed

@@ -1,0 +1,1 @@
+//! Runs handlers and matchers without a server, through the same prepare
