@@ -1,0 +1,144 @@
+//! Set-Cookie (RFC 6265 §4.1, RFC 6265bis for SameSite).
+
+use crate::octets::{is_token, write_number};
+
+/// To which cross-site requests a browser adds the cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SameSite {
+    /// No cross-site request at all
+    Strict,
+    /// Top-level navigation only
+    Lax,
+    /// All; the cookie must be `Secure`
+    None,
+}
+
+/// A cookie to be set, built option by option.
+///
+/// ```
+/// use causeway_message::{Cookie, ResponseHead, SameSite, StatusCode, names};
+/// let mut head = ResponseHead::new(StatusCode::OK);
+/// let cookie = Cookie::new("id", "7").unwrap().path("/").unwrap().max_age(60).http_only().same_site(SameSite::Lax);
+/// head.set_cookie(&cookie);
+/// assert_eq!(head.fields().get(names::SET_COOKIE), Some(&b"id=7; Path=/; Max-Age=60; HttpOnly; SameSite=Lax"[..]));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Cookie<'a> {
+    name: &'a str,
+    value: &'a str,
+    path: Option<&'a str>,
+    domain: Option<&'a str>,
+    max_age: Option<u64>,
+    secure: bool,
+    http_only: bool,
+    same_site: Option<SameSite>,
+}
+
+impl<'a> Cookie<'a> {
+    /// A session cookie. `None` when the name is no token or the value holds an octet that a cookie may not (RFC 6265
+    /// §4.1.1: no control octet, white space, quote, comma, semicolon or backslash).
+    #[must_use]
+    pub fn new(name: &'a str, value: &'a str) -> Option<Self> {
+        let allowed = |o: u8| matches!(o, 0x21 | 0x23..=0x2b | 0x2d..=0x3a | 0x3c..=0x5b | 0x5d..=0x7e);
+        (is_token(name.as_bytes()) && value.bytes().all(allowed)).then_some(Self {
+            name,
+            value,
+            path: None,
+            domain: None,
+            max_age: None,
+            secure: false,
+            http_only: false,
+            same_site: None,
+        })
+    }
+
+    /// Only for requests below this path. `None` when it holds a control octet or a semicolon.
+    #[must_use]
+    pub fn path(self, path: &'a str) -> Option<Self> {
+        is_attribute(path).then_some(Self { path: Some(path), ..self })
+    }
+
+    /// For this domain and its subdomains. `None` when it holds a control octet or a semicolon.
+    #[must_use]
+    pub fn domain(self, domain: &'a str) -> Option<Self> {
+        is_attribute(domain).then_some(Self { domain: Some(domain), ..self })
+    }
+
+    /// How many seconds it lives; 0 deletes it.
+    #[must_use]
+    pub fn max_age(self, seconds: u64) -> Self {
+        Self { max_age: Some(seconds), ..self }
+    }
+
+    /// Only over TLS.
+    #[must_use]
+    pub fn secure(self) -> Self {
+        Self { secure: true, ..self }
+    }
+
+    /// Not for scripts.
+    #[must_use]
+    pub fn http_only(self) -> Self {
+        Self { http_only: true, ..self }
+    }
+
+    /// To which cross-site requests it goes.
+    #[must_use]
+    pub fn same_site(self, same_site: SameSite) -> Self {
+        Self { same_site: Some(same_site), ..self }
+    }
+
+    /// The field's value, behind what `out` holds.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        let mut put = |parts: &[&str]| parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
+        put(&[self.name, "=", self.value]);
+        if let Some(path) = self.path {
+            put(&["; Path=", path]);
+        }
+        if let Some(domain) = self.domain {
+            put(&["; Domain=", domain]);
+        }
+        if let Some(seconds) = self.max_age {
+            let mut digits = [0; 20];
+            let used = write_number(seconds, &mut digits);
+            put(&["; Max-Age=", std::str::from_utf8(&digits[20 - used..]).unwrap_or("0")]);
+        }
+        if self.secure {
+            put(&["; Secure"]);
+        }
+        if self.http_only {
+            put(&["; HttpOnly"]);
+        }
+        match self.same_site {
+            None => {}
+            Some(SameSite::Strict) => put(&["; SameSite=Strict"]),
+            Some(SameSite::Lax) => put(&["; SameSite=Lax"]),
+            Some(SameSite::None) => put(&["; SameSite=None"]),
+        }
+    }
+}
+
+// RFC 6265 §4.1.1: av-octet, visible or space, without semicolon; no space at the end, which a value may not have.
+fn is_attribute(text: &str) -> bool {
+    text.bytes().all(|octet| matches!(octet, b' '..=b'~') && octet != b';') && !text.ends_with(' ')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc6265_4_1_1_octets() {
+        assert!(Cookie::new("a", "").is_some());
+        for (name, value) in
+            [("", "x"), ("a b", "x"), ("a", "x;y"), ("a", "x y"), ("a", "x\r\n"), ("a", "\"x\""), ("a", "ü")]
+        {
+            assert!(Cookie::new(name, value).is_none(), "{name:?} {value:?}");
+        }
+        let cookie = Cookie::new("a", "x").unwrap();
+        assert!(cookie.path("/; Domain=evil").is_none() && cookie.domain("a\r\nX: y").is_none());
+        let mut out = Vec::new();
+        cookie.domain("a.test").unwrap().secure().same_site(SameSite::None).write(&mut out);
+        assert_eq!(out, b"a=x; Domain=a.test; Secure; SameSite=None");
+    }
+}

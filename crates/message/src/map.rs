@@ -1,0 +1,401 @@
+//! Fields in the order in which they came, in one arena.
+//!
+//! An entry is two ranges of the arena and the name's number. Registered names are found through a bitmap and a table of first
+//! places; other names by comparing entries one by one, which the limit on fields bounds: there is no hash to be inflated.
+
+use crate::field::{FieldValue, NameRef};
+use crate::list::List;
+use crate::name::{KnownName, names};
+use crate::octets::{parse_number, write_number};
+
+const _: () = assert!(size_of::<Entry>() <= 16);
+const _: () = assert!(size_of::<FieldMap>() <= 256);
+const _: () = assert!(KnownName::COUNT <= WORDS * 64 && KnownName::COUNT < OTHER as usize);
+
+const WORDS: usize = 3;
+const OTHER: u8 = u8::MAX;
+/// A first place from here on is searched for: the table holds one octet a name.
+const FIRST_MAX: u8 = u8::MAX;
+
+/// A content length that cannot be trusted (RFC 9110 §8.6, RFC 9112 §6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FieldFault {
+    /// Not digits only, or past 64 bits.
+    Malformed,
+    /// More than one line. Equal numbers are refused too.
+    Repeated,
+}
+
+/// Header or trailer fields, in order. At most 65 535 of them, in at most 4 GiB of octets.
+#[derive(Clone)]
+pub struct FieldMap {
+    arena: Vec<u8>,
+    entries: Vec<Entry>,
+    present: [u64; WORDS],
+    // Meaningful only where `present` has the bit, so that clearing the map is clearing three words.
+    first: [u8; KnownName::COUNT],
+    // Octets at the arena's start that belong to a head and not to a field.
+    held: u32,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    name_at: u32,
+    value_at: u32,
+    value_len: u32,
+    name_len: u16,
+    known: u8,
+    // Octets behind the value that are its place too, as far as they fit here.
+    slack: u8,
+}
+
+impl Default for FieldMap {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl FieldMap {
+    /// An empty map; allocates nothing.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { arena: Vec::new(), entries: Vec::new(), present: [0; WORDS], first: [0; KnownName::COUNT], held: 0 }
+    }
+
+    /// The first value of a name. O(1) for a registered name, O(entries) for another.
+    #[must_use]
+    pub fn get<'a>(&self, name: impl Into<NameRef<'a>>) -> Option<&[u8]> {
+        let at = self.place(name.into())?;
+        Some(self.value(&self.entries[at]))
+    }
+
+    /// All values of a name, in order. O(entries).
+    pub fn get_all<'s, 'a: 's>(&'s self, name: impl Into<NameRef<'a>>) -> impl Iterator<Item = &'s [u8]> {
+        let name = name.into();
+        let from = self.place(name).unwrap_or(self.entries.len());
+        self.entries[from..].iter().filter(move |entry| self.is(entry, name)).map(|entry| self.value(entry))
+    }
+
+    /// Whether there is a field of this name.
+    #[must_use]
+    pub fn contains<'a>(&self, name: impl Into<NameRef<'a>>) -> bool {
+        self.place(name.into()).is_some()
+    }
+
+    /// Sets a field: the first of that name takes the value, all others of it go.
+    ///
+    /// # Panics
+    /// When a 65 536th field is put in, the name is longer than 65 535 octets, or the arena would pass 4 GiB.
+    pub fn insert<'a>(&mut self, name: impl Into<NameRef<'a>>, value: FieldValue<'_>) {
+        self.insert_octets(name.into(), value.as_bytes());
+    }
+
+    /// Sets a field to a decimal number.
+    ///
+    /// # Panics
+    /// As [`FieldMap::insert`].
+    pub fn insert_number<'a>(&mut self, name: impl Into<NameRef<'a>>, number: u64) {
+        let mut digits = [0; 20];
+        let used = write_number(number, &mut digits);
+        self.insert_octets(name.into(), &digits[20 - used..]);
+    }
+
+    /// Adds a field behind all others.
+    ///
+    /// # Panics
+    /// As [`FieldMap::insert`].
+    pub fn append<'a>(&mut self, name: impl Into<NameRef<'a>>, value: FieldValue<'_>) {
+        self.append_octets(name.into(), value.as_bytes());
+    }
+
+    /// Takes all fields of this name out; answers how many there were. O(entries).
+    pub fn remove<'a>(&mut self, name: impl Into<NameRef<'a>>) -> usize {
+        let name = name.into();
+        let Some(from) = self.place(name) else { return 0 };
+        self.remove_from(from, name)
+    }
+
+    /// Names and values, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (NameRef<'_>, &[u8])> {
+        self.entries.iter().map(|entry| (self.name(entry), self.value(entry)))
+    }
+
+    /// How many fields there are; a name that came twice counts twice.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// No field at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Takes all fields out; keeps the memory. O(1).
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.arena.truncate(self.held as usize);
+        self.present = [0; WORDS];
+    }
+
+    /// Becomes a copy of another map, in the memory that is there.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.arena.clone_from(&other.arena);
+        self.entries.clone_from(&other.entries);
+        self.present = other.present;
+        self.first = other.first;
+        // What the other held for its head's first line is octets like any other here.
+        self.held = 0;
+    }
+
+    /// Octets of the arena in use, overwritten values included.
+    #[must_use]
+    pub fn octets(&self) -> usize {
+        self.arena.len()
+    }
+
+    /// Octets of memory that the map holds on to.
+    #[must_use]
+    pub fn octets_capacity(&self) -> usize {
+        self.arena.capacity() + self.entries.capacity() * size_of::<Entry>()
+    }
+
+    /// Gives memory beyond `octets_max` back, as far as it is not in use.
+    pub fn give_back(&mut self, octets_max: usize) {
+        if self.octets_capacity() > octets_max {
+            self.entries.shrink_to(octets_max / 4 / size_of::<Entry>());
+            self.arena.shrink_to(octets_max.saturating_sub(self.entries.capacity() * size_of::<Entry>()));
+        }
+    }
+
+    /// The declared length of the content (RFC 9110 §8.6); `None` without the field.
+    pub fn content_length(&self) -> Result<Option<u64>, FieldFault> {
+        let Some(value) = self.get(names::CONTENT_LENGTH) else { return Ok(None) };
+        if self.get_all(names::CONTENT_LENGTH).nth(1).is_some() {
+            return Err(FieldFault::Repeated);
+        }
+        parse_number(value).map(Some).ok_or(FieldFault::Malformed)
+    }
+
+    /// The elements of a list over all lines of this name (RFC 9110 §5.6.1).
+    pub fn list<'s, 'a: 's>(&'s self, name: impl Into<NameRef<'a>>) -> impl Iterator<Item = &'s [u8]> {
+        self.get_all(name).flat_map(List::new)
+    }
+
+    /// Whether the list of this name has an element that spells `token` in any case.
+    #[must_use]
+    pub fn has_token<'a>(&self, name: impl Into<NameRef<'a>>, token: &str) -> bool {
+        let name = name.into();
+        self.place(name).is_some() && self.list(name).any(|element| element.eq_ignore_ascii_case(token.as_bytes()))
+    }
+
+    fn insert_octets(&mut self, name: NameRef<'_>, value: &[u8]) {
+        let Some(at) = self.place(name) else { return self.append_octets(name, value) };
+        self.remove_from(at + 1, name);
+        let old = self.entries[at];
+        // A value that fits into the old one's place takes it, so that rewriting a field again and again costs no memory.
+        let place = old.value_len as usize + usize::from(old.slack);
+        let (value_at, slack) = if value.len() <= place {
+            self.arena[old.value_at as usize..][..value.len()].copy_from_slice(value);
+            (old.value_at, place - value.len())
+        } else {
+            (self.push(value), 0)
+        };
+        let entry = &mut self.entries[at];
+        entry.value_at = value_at;
+        entry.value_len = value.len() as u32;
+        entry.slack = u8::try_from(slack).unwrap_or(u8::MAX);
+    }
+
+    fn append_octets(&mut self, name: NameRef<'_>, value: &[u8]) {
+        let name = match name {
+            NameRef::Other(spelled) => match KnownName::parse(spelled.as_bytes()) {
+                Some(known) => NameRef::Known(known),
+                None => name,
+            },
+            NameRef::Known(_) => name,
+        };
+        match name {
+            NameRef::Known(known) => {
+                let value_at = self.push(value);
+                self.index_known(known, value_at, value.len() as u32);
+            }
+            NameRef::Other(spelled) => {
+                let name_len = u16::try_from(spelled.len()).expect("a field name of at most 65535 octets");
+                let name_at = self.push(spelled.as_bytes());
+                let value_at = self.push(value);
+                self.index_other(name_at, name_len, value_at, value.len() as u32);
+            }
+        }
+    }
+
+    fn push(&mut self, octets: &[u8]) -> u32 {
+        let at = self.arena.len();
+        assert!(u32::try_from(at + octets.len()).is_ok(), "a field map of at most 4 GiB");
+        self.arena.extend_from_slice(octets);
+        at as u32
+    }
+
+    fn remove_from(&mut self, from: usize, name: NameRef<'_>) -> usize {
+        let before = self.entries.len();
+        let mut kept = from;
+        for at in from..before {
+            let entry = self.entries[at];
+            if !self.is(&entry, name) {
+                self.entries[kept] = entry;
+                kept += 1;
+            }
+        }
+        if kept < before {
+            self.entries.truncate(kept);
+            self.index_again();
+        }
+        before - kept
+    }
+
+    fn index_again(&mut self) {
+        self.present = [0; WORDS];
+        for at in 0..self.entries.len() {
+            let known = self.entries[at].known;
+            if known != OTHER {
+                self.note(known, at);
+            }
+        }
+    }
+
+    #[inline]
+    fn note(&mut self, known: u8, at: usize) {
+        let (word, bit) = (usize::from(known >> 6), 1u64 << (known & 63));
+        if self.present[word] & bit == 0 {
+            self.present[word] |= bit;
+            self.first[usize::from(known)] = u8::try_from(at).unwrap_or(FIRST_MAX);
+        }
+    }
+
+    #[inline]
+    fn has(&self, known: KnownName) -> bool {
+        let at = known.index();
+        self.present[at >> 6] >> (at & 63) & 1 != 0
+    }
+
+    fn place(&self, name: NameRef<'_>) -> Option<usize> {
+        match name {
+            NameRef::Known(known) => self.place_known(known),
+            NameRef::Other(spelled) => self.place_other(spelled.as_bytes()),
+        }
+    }
+
+    #[inline]
+    fn place_known(&self, known: KnownName) -> Option<usize> {
+        if !self.has(known) {
+            return None;
+        }
+        match self.first[known.index()] {
+            FIRST_MAX => {
+                let from = usize::from(FIRST_MAX);
+                let found = self.entries[from..].iter().position(|entry| usize::from(entry.known) == known.index());
+                found.map(|at| from + at)
+            }
+            first => Some(usize::from(first)),
+        }
+    }
+
+    fn place_other(&self, name: &[u8]) -> Option<usize> {
+        let found = self.entries.iter().position(|entry| {
+            entry.known == OTHER
+                && usize::from(entry.name_len) == name.len()
+                && self.spelling(entry).eq_ignore_ascii_case(name)
+        });
+        // `Other` may spell a registered name when somebody built it by hand.
+        found.or_else(|| KnownName::parse(name).and_then(|known| self.place_known(known)))
+    }
+
+    fn is(&self, entry: &Entry, name: NameRef<'_>) -> bool {
+        match name {
+            NameRef::Known(known) => usize::from(entry.known) == known.index(),
+            NameRef::Other(spelled) => self.name(entry).as_str().eq_ignore_ascii_case(spelled),
+        }
+    }
+
+    fn name(&self, entry: &Entry) -> NameRef<'_> {
+        if entry.known == OTHER {
+            NameRef::Other(std::str::from_utf8(self.spelling(entry)).unwrap_or_default())
+        } else {
+            NameRef::Known(KnownName::of_index(entry.known))
+        }
+    }
+
+    fn spelling(&self, entry: &Entry) -> &[u8] {
+        &self.arena[entry.name_at as usize..][..usize::from(entry.name_len)]
+    }
+
+    #[inline]
+    fn value(&self, entry: &Entry) -> &[u8] {
+        &self.arena[entry.value_at as usize..][..entry.value_len as usize]
+    }
+}
+
+/// For the machines: ranges are recorded while the octets are scanned where they were read, and the octets follow in one copy.
+impl FieldMap {
+    /// Records a field of a registered name whose value will lie at this range of the arena. The caller has checked the
+    /// value's octets.
+    ///
+    /// # Panics
+    /// When a 65 536th field is put in.
+    #[inline]
+    pub fn index_known(&mut self, name: KnownName, value_at: u32, value_len: u32) {
+        let at = self.entries.len();
+        assert!(at < usize::from(u16::MAX), "a field map of at most 65535 fields");
+        self.entries.push(Entry { name_at: 0, value_at, value_len, name_len: 0, known: name.index() as u8, slack: 0 });
+        self.note(name.index() as u8, at);
+    }
+
+    /// Records a field of another name. The caller has checked that the name is a token and not registered.
+    ///
+    /// # Panics
+    /// As [`FieldMap::index_known`].
+    #[inline]
+    pub fn index_other(&mut self, name_at: u32, name_len: u16, value_at: u32, value_len: u32) {
+        assert!(self.entries.len() < usize::from(u16::MAX), "a field map of at most 65535 fields");
+        self.entries.push(Entry { name_at, value_at, value_len, name_len, known: OTHER, slack: 0 });
+    }
+
+    /// Copies the octets that the recorded ranges speak of to the start of the arena; of them the first `held` belong to
+    /// the head's first line.
+    pub fn fill(&mut self, octets: &[u8], held: u32) {
+        debug_assert!(held as usize <= octets.len());
+        self.arena.clear();
+        self.arena.extend_from_slice(octets);
+        self.held = held;
+    }
+
+    /// Clears the map, the octets before the fields included. O(1).
+    pub(crate) fn clear_all(&mut self) {
+        self.held = 0;
+        self.clear();
+    }
+
+    pub(crate) fn line(&self, from: u32, to: u32) -> &[u8] {
+        &self.arena[from as usize..to as usize]
+    }
+}
+
+impl PartialEq for FieldMap {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for FieldMap {}
+
+impl std::fmt::Debug for FieldMap {
+    /// Names and lengths only: values may be secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map().entries(self.iter().map(|(name, value)| (name.as_str(), value.len()))).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! The map against a plain list of pairs, and what it promises about order, places and memory.
+
+use super::*;
+
+fn value(text: &str) -> FieldValue<'_> {
+    FieldValue::parse(text.as_bytes()).unwrap()
+}
+
+fn name(text: &str) -> NameRef<'_> {
+    NameRef::parse(text.as_bytes()).unwrap()
+}
+
+#[test]
+fn behaves_like_a_list_of_pairs() {
+    let spellings = ["Host", "Accept", "X-One", "x-two", "Set-Cookie", "cookie", "X-ONE"];
+    let mut seed = 0x1234_5678_9abc_def1u64;
+    let mut next = |below: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed >> 20) as usize % below
+    };
+    let mut map = FieldMap::new();
+    let mut list: Vec<(&str, String)> = Vec::new();
+    for step in 0..4_000 {
+        let spelled = spellings[next(spellings.len())];
+        let text = "v".repeat(next(12));
+        let same = |other: &str| other.eq_ignore_ascii_case(spelled);
+        match next(400) {
+            0 => {
+                map.clear();
+                list.clear();
+            }
+            1..=40 => {
+                let before = list.len();
+                list.retain(|(n, _)| !same(n));
+                assert_eq!(map.remove(name(spelled)), before - list.len());
+            }
+            41..=120 => {
+                map.insert(name(spelled), value(&text));
+                match list.iter().position(|(n, _)| same(n)) {
+                    None => list.push((spelled, text)),
+                    Some(first) => {
+                        list[first].1 = text;
+                        let mut at = 0;
+                        list.retain(|(n, _)| {
+                            at += 1;
+                            at - 1 <= first || !same(n)
+                        });
+                    }
+                }
+            }
+            _ => {
+                map.append(name(spelled), value(&text));
+                list.push((spelled, text));
+            }
+        }
+        assert_eq!(map.len(), list.len(), "step {step}");
+        for ((a, av), (b, bv)) in map.iter().zip(&list) {
+            assert!(a.as_str().eq_ignore_ascii_case(b) && av == bv.as_bytes(), "step {step}: {a:?} {b}");
+        }
+        for spelled in spellings {
+            let mut want = list.iter().filter(|(n, _)| n.eq_ignore_ascii_case(spelled)).map(|(_, v)| v.as_bytes());
+            assert!(map.get_all(name(spelled)).eq(want.clone()), "step {step}");
+            assert_eq!(map.get(name(spelled)), want.next(), "step {step}");
+        }
+    }
+}
+
+#[test]
+fn finds_a_known_name_behind_place_255() {
+    let mut map = FieldMap::new();
+    for _ in 0..300 {
+        map.append(NameRef::Other("x-filler"), value("f"));
+    }
+    map.append(names::HOST, value("a"));
+    map.append(names::HOST, value("b"));
+    assert_eq!(map.get(names::HOST), Some(&b"a"[..]));
+    assert_eq!(map.get_all(names::HOST).count(), 2);
+    assert_eq!(map.remove(names::HOST), 2);
+    assert!(!map.contains(names::HOST));
+}
+
+#[test]
+fn rewriting_a_field_again_and_again_costs_no_memory() {
+    let mut map = FieldMap::new();
+    map.insert(names::SERVER, value("Causeway"));
+    let octets = map.octets();
+    for _ in 0..1000 {
+        map.insert(names::SERVER, value("a"));
+        map.insert_number(names::SERVER, 12);
+    }
+    assert_eq!((map.octets(), map.get(names::SERVER)), (octets, Some(&b"12"[..])));
+    map.insert(names::SERVER, value(&"long ".repeat(10_000).trim_end()));
+    map.clear();
+    map.give_back(16 * 1024);
+    assert!(map.octets_capacity() <= 16 * 1024 && map.is_empty());
+}
+
+#[test]
+fn an_other_that_spells_a_known_name_meets_it() {
+    let mut map = FieldMap::new();
+    map.append(NameRef::Other("hOST"), value("a"));
+    assert_eq!(map.get(names::HOST), Some(&b"a"[..]));
+    assert_eq!(map.get(NameRef::Other("HOST")), Some(&b"a"[..]));
+    map.insert(NameRef::Other("host"), value("b"));
+    assert_eq!((map.len(), map.get(names::HOST)), (1, Some(&b"b"[..])));
+}
+
+#[test]
+fn rfc9110_8_6_content_length() {
+    #[track_caller]
+    fn check(values: &[&str], want: Result<Option<u64>, FieldFault>) {
+        let mut map = FieldMap::new();
+        for text in values {
+            map.append(names::CONTENT_LENGTH, value(text));
+        }
+        assert_eq!(map.content_length(), want, "{values:?}");
+    }
+    check(&[], Ok(None));
+    check(&["17"], Ok(Some(17)));
+    check(&["017"], Ok(Some(17)));
+    check(&["17", "17"], Err(FieldFault::Repeated));
+    for bad in ["17, 17", "+17", "-17", "0x17", "17.0", "", "18446744073709551616", "1 7"] {
+        check(&[bad], Err(FieldFault::Malformed));
+    }
+}
+
+#[test]
+fn rfc9110_5_6_1_lists_run_over_lines() {
+    let mut map = FieldMap::new();
+    map.append(names::CONNECTION, value("keep-alive, \"close, x\""));
+    map.append(names::CONNECTION, value(", Upgrade ,"));
+    assert_eq!(map.list(names::CONNECTION).count(), 3);
+    assert!(map.has_token(names::CONNECTION, "upgrade") && !map.has_token(names::CONNECTION, "close"));
+    assert!(!map.has_token(names::UPGRADE, "x"));
+}

@@ -1,0 +1,224 @@
+//! Interned field names: one octet instead of a string, found without hashing the whole name.
+//!
+//! The names themselves stand in `name/table.rs`. A name is looked up by its length and its first and last eight octets, folded
+//! to lower case, through a multiplicative hash that was searched for off line and puts every registered name into a place
+//! of its own (the compiler refuses a table in which two meet). Then the name is compared exactly.
+
+/// A registered field name (RFC 9110 §16.3.1 and common practice).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KnownName(u8);
+
+macro_rules! known_names {
+    ($($name:ident $wire:literal $lower:literal;)+) => {
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms, reason = "only counts; the constants below are the face")]
+        enum Place { $($name,)+ }
+
+        /// One constant for each registered name.
+        pub mod names {
+            use super::{KnownName, Place};
+            $(#[doc = concat!("`", $wire, "`")]
+            pub const $name: KnownName = KnownName(Place::$name as u8);)+
+        }
+
+        static WIRE: [&str; COUNT] = [$($wire,)+];
+        static LOWER: [&str; COUNT] = [$($lower,)+];
+        const LOWER_CONST: [&str; COUNT] = [$($lower,)+];
+        const COUNT: usize = [$($lower,)+].len();
+    };
+}
+
+include!("name/table.rs");
+
+impl KnownName {
+    /// How many names are registered here; [`KnownName::index`] is below it.
+    pub const COUNT: usize = COUNT;
+
+    /// The name of these octets, whatever their case; `None` when it is not registered. O(1) for the look-up, O(n) for
+    /// the one comparison.
+    #[must_use]
+    pub fn parse(name: &[u8]) -> Option<Self> {
+        Self::at_start(name, name.len())
+    }
+
+    /// The name that the first `len` octets of `rest` spell. Cheaper than [`KnownName::parse`] where eight octets can be
+    /// read at once. `None` also when `len` passes the end of `rest`.
+    #[inline]
+    #[must_use]
+    pub fn at_start(rest: &[u8], len: usize) -> Option<Self> {
+        if len == 0 || len > LEN_MAX || len > rest.len() {
+            return None;
+        }
+        let (first, last) = if len >= 8 {
+            (word(rest, 0), word(rest, len - 8))
+        } else {
+            let first =
+                if rest.len() >= 8 { word(rest, 0) & (u64::MAX >> (64 - 8 * len)) } else { short(&rest[..len]) };
+            (first, first)
+        };
+        let place = PLACES[slot(fold(first, len), fold(last, len), len)];
+        let shape = &SHAPES[usize::from(place)];
+        let same = usize::from(shape.len) == len
+            && first | shape.first_mask == shape.first
+            && last | shape.last_mask == shape.last
+            && (len <= 16 || rest[8..len - 8].eq_ignore_ascii_case(&LOWER[usize::from(place)].as_bytes()[8..len - 8]));
+        if same { Some(Self(place)) } else { None }
+    }
+
+    /// The canonical spelling: `Content-Type`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        let wire = self.wire();
+        &wire[..wire.len() - 2]
+    }
+
+    /// The canonical spelling with the colon and space that HTTP/1.1 puts behind it: `Content-Type: `.
+    #[inline]
+    #[must_use]
+    pub fn wire(self) -> &'static str {
+        WIRE[usize::from(self.0)]
+    }
+
+    /// The lower-case spelling: `content-type`.
+    #[must_use]
+    pub fn lower(self) -> &'static str {
+        LOWER[usize::from(self.0)]
+    }
+
+    /// Its number, below [`KnownName::COUNT`]; stable within one build only.
+    #[inline]
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The name with this number.
+    pub(crate) const fn of_index(index: u8) -> Self {
+        assert!((index as usize) < COUNT);
+        Self(index)
+    }
+}
+
+impl std::fmt::Debug for KnownName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+const LEN_MAX: usize = 40;
+const CASE: u64 = 0x2020_2020_2020_2020;
+const SLOTS: usize = 1024;
+// Found by a search over random odd multipliers; `places` proves that no two names meet.
+const MULTIPLIER: u64 = 0xecc7_0ca6_5cb0_f559;
+const LEN_SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// What a name is compared with. A mask has 0x20 where the name has a letter and nothing elsewhere, so that only letters
+/// lose their case: CR never becomes '-'.
+struct Shape {
+    first: u64,
+    first_mask: u64,
+    last: u64,
+    last_mask: u64,
+    len: u8,
+}
+
+static SHAPES: [Shape; COUNT] = shapes();
+static PLACES: [u8; SLOTS] = places();
+
+#[inline]
+const fn slot(first: u64, last: u64, len: usize) -> usize {
+    let mixed = first ^ last.rotate_left(7) ^ (len as u64).wrapping_mul(LEN_SPREAD);
+    (mixed.wrapping_mul(MULTIPLIER) >> 54) as usize
+}
+
+#[inline]
+const fn fold(word: u64, len: usize) -> u64 {
+    word | if len >= 8 { CASE } else { CASE & (u64::MAX >> (64 - 8 * len)) }
+}
+
+#[inline]
+fn word(octets: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&octets[at..at + 8]);
+    u64::from_le_bytes(word)
+}
+
+#[cold]
+fn short(octets: &[u8]) -> u64 {
+    octets.iter().rev().fold(0, |word, &octet| word << 8 | u64::from(octet))
+}
+
+const fn shapes() -> [Shape; COUNT] {
+    let mut shapes = [const { Shape { first: 0, first_mask: 0, last: 0, last_mask: 0, len: 0 } }; COUNT];
+    let mut name = 0;
+    while name < COUNT {
+        let lower = LOWER_CONST[name].as_bytes();
+        assert!(!lower.is_empty() && lower.len() <= LEN_MAX);
+        let (first, first_mask) = lower_word(lower, 0);
+        let (last, last_mask) = lower_word(lower, lower.len().saturating_sub(8));
+        shapes[name] = Shape { first, first_mask, last, last_mask, len: lower.len() as u8 };
+        name += 1;
+    }
+    shapes
+}
+
+const fn lower_word(lower: &[u8], at: usize) -> (u64, u64) {
+    let (mut word, mut mask, mut i) = (0u64, 0u64, 0);
+    while i < 8 && at + i < lower.len() {
+        let octet = lower[at + i];
+        assert!(octet.is_ascii_lowercase() || octet.is_ascii_digit() || octet == b'-');
+        word |= (octet as u64) << (8 * i);
+        if octet.is_ascii_lowercase() {
+            mask |= 0x20 << (8 * i);
+        }
+        i += 1;
+    }
+    (word, mask)
+}
+
+const fn places() -> [u8; SLOTS] {
+    // An empty place points at the first name, whose comparison then fails.
+    let mut places = [0; SLOTS];
+    let mut taken = [false; SLOTS];
+    let mut name = 0;
+    while name < COUNT {
+        let lower = LOWER_CONST[name].as_bytes();
+        let first = lower_word(lower, 0).0;
+        let last = lower_word(lower, lower.len().saturating_sub(8)).0;
+        let slot = slot(fold(first, lower.len()), fold(last, lower.len()), lower.len());
+        assert!(!taken[slot], "two registered names share a place: search for another multiplier");
+        taken[slot] = true;
+        places[slot] = name as u8;
+        name += 1;
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_found_in_every_case_and_nowhere_else() {
+        for (index, &lower) in LOWER.iter().enumerate() {
+            let known = KnownName(index as u8);
+            assert_eq!(known.as_str().to_ascii_lowercase(), lower);
+            for spelling in [lower.to_owned(), lower.to_ascii_uppercase(), known.as_str().to_owned()] {
+                assert_eq!(KnownName::parse(spelling.as_bytes()), Some(known));
+                let padded = format!("{spelling}: some value");
+                assert_eq!(KnownName::at_start(padded.as_bytes(), spelling.len()), Some(known));
+            }
+            // Each octet replaced by each other octet: only a change of case keeps the name.
+            for at in 0..lower.len() {
+                for octet in 0..=255u8 {
+                    let mut changed = lower.as_bytes().to_vec();
+                    changed[at] = octet;
+                    let want = changed.eq_ignore_ascii_case(lower.as_bytes());
+                    assert_eq!(KnownName::parse(&changed) == Some(known), want, "{lower} {at} {octet}");
+                }
+            }
+        }
+        assert_eq!(KnownName::parse(b""), None);
+        assert_eq!(KnownName::parse(b"X-Unheard-Of"), None);
+        assert_eq!(KnownName::at_start(b"Host", 9), None);
+    }
+}

@@ -1,0 +1,183 @@
+//! Percent-decoding and dot segments (RFC 3986 §2.1, §5.2.4).
+
+/// A '%' that two hexadecimal digits do not follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadEscape {
+    /// Where the '%' stands in the raw path.
+    pub at: usize,
+}
+
+/// Decodes percent-escapes once, behind what `out` already holds. `%00` becomes an octet 0: what may not hold one is the
+/// caller's to know. O(n); on failure `out` is as it was.
+pub fn decode(raw: &str, out: &mut Vec<u8>) -> Result<(), BadEscape> {
+    let (raw, before) = (raw.as_bytes(), out.len());
+    let mut rest = raw;
+    while let Some(at) = rest.iter().position(|&octet| octet == b'%') {
+        out.extend_from_slice(&rest[..at]);
+        let octet = match rest[at + 1..] {
+            [high, low, ..] => hex(high).zip(hex(low)).map(|(high, low)| high << 4 | low),
+            _ => None,
+        };
+        let Some(octet) = octet else {
+            out.truncate(before);
+            return Err(BadEscape { at: raw.len() - rest.len() + at });
+        };
+        out.push(octet);
+        rest = &rest[at + 3..];
+    }
+    out.extend_from_slice(rest);
+    Ok(())
+}
+
+/// The value of a hexadecimal digit.
+pub(crate) const fn hex(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    }
+}
+
+/// Whether [`clean`] would leave this path as it is: it begins with a slash and has no empty, "." or ".." segment, an
+/// empty one at its end excepted. O(n), no allocation.
+#[must_use]
+pub fn is_clean(decoded: &[u8]) -> bool {
+    let [b'/', rest @ ..] = decoded else { return false };
+    let mut segments = rest.split(|&octet| octet == b'/');
+    let last = segments.next_back().unwrap_or_default();
+    last != b"." && last != b".." && segments.all(|segment| !matches!(segment, b"" | b"." | b".."))
+}
+
+/// The shortest path of the same meaning, behind what `out` already holds: dot segments resolved, repeated slashes made
+/// one, always with a leading slash, with a trailing one where there was one (or a dot segment was last). Never climbs
+/// above the root. O(n).
+pub fn clean(decoded: &[u8], out: &mut Vec<u8>) {
+    let before = out.len();
+    out.push(b'/');
+    let mut segments = decoded.split(|&octet| octet == b'/').peekable();
+    let mut trailing = decoded.is_empty();
+    while let Some(segment) = segments.next() {
+        let is_last = segments.peek().is_none();
+        match segment {
+            b"" | b"." => trailing = is_last,
+            b".." => {
+                drop_segment(out, before);
+                trailing = is_last;
+            }
+            _ => {
+                if out.len() > before + 1 {
+                    out.push(b'/');
+                }
+                out.extend_from_slice(segment);
+                trailing = false;
+            }
+        }
+    }
+    if trailing && out.len() > before + 1 {
+        out.push(b'/');
+    }
+}
+
+// Takes the last segment and its slash away, the root's slash excepted.
+fn drop_segment(out: &mut Vec<u8>, before: usize) {
+    let slash = out[before..].iter().rposition(|&octet| octet == b'/').unwrap_or(0);
+    out.truncate(before + slash.max(1));
+}
+
+/// RFC 3986 §5.2.4 to the letter: dot segments go, empty segments stay. The result is put behind what `out` already holds.
+/// O(n).
+pub fn remove_dot_segments(path: &[u8], out: &mut Vec<u8>) {
+    let before = out.len();
+    let mut input = path;
+    while !input.is_empty() {
+        if let Some(rest) = input.strip_prefix(b"../").or_else(|| input.strip_prefix(b"./")) {
+            input = rest;
+        } else if input.starts_with(b"/./") {
+            input = &input[2..];
+        } else if input == b"/." {
+            input = b"/";
+        } else if input.starts_with(b"/../") || input == b"/.." {
+            input = if input.len() > 3 { &input[3..] } else { b"/" };
+            let slash = out[before..].iter().rposition(|&octet| octet == b'/').unwrap_or(0);
+            out.truncate(before + slash);
+        } else if input == b"." || input == b".." {
+            input = b"";
+        } else {
+            let end = input[1..].iter().position(|&octet| octet == b'/').map_or(input.len(), |at| at + 1);
+            out.extend_from_slice(&input[..end]);
+            input = &input[end..];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc3986_2_1_percent_decoding_goes_once() {
+        for (raw, want) in [
+            ("/a%20b", Ok(&b"/a b"[..])),
+            ("/%2e%2E/%2f", Ok(b"/..//")),
+            ("/%2541", Ok(b"/%41")),
+            ("/%00", Ok(b"/\0")),
+            ("/%c3%bc", Ok("/ü".as_bytes())),
+            ("", Ok(b"")),
+            ("/%", Err(BadEscape { at: 1 })),
+            ("/a%4", Err(BadEscape { at: 2 })),
+            ("/%41%zz", Err(BadEscape { at: 4 })),
+            ("/%u002e", Err(BadEscape { at: 1 })),
+        ] {
+            let mut out = b"x".to_vec();
+            assert_eq!(decode(raw, &mut out), want.map(|_| ()), "{raw}");
+            assert_eq!(out, [b"x", want.unwrap_or(b"")].concat(), "{raw}");
+        }
+    }
+
+    #[test]
+    fn clean_paths_have_no_dot_and_no_empty_segment() {
+        for (path, want) in [
+            ("", "/"),
+            ("/", "/"),
+            ("a", "/a"),
+            ("/a/b", "/a/b"),
+            ("/a/b/", "/a/b/"),
+            ("//a///b//", "/a/b/"),
+            ("/a/./b/.", "/a/b/"),
+            ("/a/../b", "/b"),
+            ("/a/b/..", "/a/"),
+            ("/..", "/"),
+            ("/../../etc/passwd", "/etc/passwd"),
+            ("../../etc", "/etc"),
+            ("/a/../../b/..", "/"),
+            ("/...", "/..."),
+            ("/a/..b/.c", "/a/..b/.c"),
+        ] {
+            let mut out = b"x".to_vec();
+            clean(path.as_bytes(), &mut out);
+            assert_eq!(std::str::from_utf8(&out[1..]), Ok(want), "{path}");
+            assert_eq!(is_clean(path.as_bytes()), path == want, "{path}");
+            assert!(is_clean(want.as_bytes()), "{want}");
+        }
+    }
+
+    #[test]
+    fn rfc3986_5_2_4_remove_dot_segments() {
+        for (path, want) in [
+            ("/a/b/c/./../../g", "/a/g"),
+            ("mid/content=5/../6", "mid/6"),
+            ("/a//../b", "/a/b"),
+            ("/../a", "/a"),
+            ("/a/..", "/"),
+            ("/a/.", "/a/"),
+            ("..", ""),
+            ("a", "a"),
+            ("", ""),
+        ] {
+            let mut out = b"x".to_vec();
+            remove_dot_segments(path.as_bytes(), &mut out);
+            assert_eq!(std::str::from_utf8(&out[1..]), Ok(want), "{path}");
+        }
+    }
+}
