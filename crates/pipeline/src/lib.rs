@@ -1,1 +1,36 @@
-//! Context, handlers, matchers, routes, bodies, and what builds them
+//! What happens to a request between the protocol machine and its answer: the context it travels in, the handlers and
+//! matchers it meets, and the plan that says in which order.
+//!
+//! In reading order:
+//! - [`context`]: the one typed record of an exchange, and its life from [`Spare`] to [`Context`] and back
+//! - [`handler`]: the traits [`Handler`] and [`Matcher`], and the [`Step`]s a handler may take
+//! - [`route`]: the frozen [`Plan`] and the one interpreter that runs it
+//! - [`wait`]: how a handler waits without holding the context
+//! - [`body`]: frames, request and response bodies
+//! - [`template`]: placeholder strings, compiled at load
+//! - [`worker`]: what a handler may ask of the world
+//! - [`outcome`]: how an exchange ended
+//! - [`listen`]: what a configuration says of listeners
+//! - [`build`]: from `serde_json::Value` to a plan; where modules register
+
+pub mod body;
+pub mod build;
+pub mod context;
+pub mod handler;
+pub mod listen;
+pub mod outcome;
+pub mod route;
+pub mod template;
+pub mod wait;
+pub mod worker;
+
+pub use body::{Body, BodyFault, BodyStream, FileSlice, Frame, Part, RequestBody};
+pub use build::{Build, BuildError, Registry};
+pub use context::{Arrival, Context, Scheme, Spare};
+pub use handler::{Fault, Handler, Matcher, Reason, Response, Step};
+pub use listen::{HeadLimits, ListenAddress, ListenerSpec, Timeouts};
+pub use outcome::{Ending, Outcome};
+pub use route::{Generation, Plan, RoutesId, ServerId, StateId, Verdict};
+pub use template::Template;
+pub use wait::Wait;
+pub use worker::{Busy, Sleep, Worker};

@@ -1,0 +1,294 @@
+//! Bodies, the same model for both directions and every protocol version.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::fs::File;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context as Task, Poll, Waker};
+
+use causeway_message::{Chunk, FieldMap};
+
+/// A piece of a body.
+#[derive(Debug)]
+pub enum Frame {
+    /// Content.
+    Chunk(Chunk),
+    /// The trailer section (RFC 9110 §6.5); nothing follows it.
+    Trailers(FieldMap),
+}
+
+/// Why a body ended before its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BodyFault {
+    /// The peer broke its framing.
+    Malformed,
+    /// The peer closed or reset.
+    PeerGone,
+    /// Nothing arrived for the idle limit.
+    TimedOut,
+    /// The source failed (a file shrank, a disk refused).
+    Source,
+}
+
+/// A body that is produced piece by piece.
+pub trait BodyStream {
+    /// The next frame; `None` at the end.
+    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>>;
+
+    /// Octets still to come, when known: then the response carries `Content-Length`.
+    fn len(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether [`len`](Self::len) is known to be 0.
+    fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+}
+
+/// The content of a response.
+#[derive(Default)]
+pub enum Body {
+    /// No content.
+    #[default]
+    Empty,
+    /// One chunk.
+    Chunk(Chunk),
+    /// A range of a file; the engine reads it without holding the worker.
+    File(FileSlice),
+    /// Several pieces in order (`multipart/byteranges`).
+    Parts(VecDeque<Part>),
+    /// Produced while it is sent.
+    Stream(Box<dyn BodyStream>),
+    /// Raw octets of another protocol; see [`crate::Response::switch`].
+    Tunnel(Box<dyn BodyStream>),
+}
+
+/// A piece of [`Body::Parts`].
+#[derive(Debug)]
+pub enum Part {
+    /// Octets at hand.
+    Chunk(Chunk),
+    /// A range of a file.
+    File(FileSlice),
+}
+
+/// A range of an open file.
+#[derive(Debug, Clone)]
+pub struct FileSlice {
+    /// The file; read with positioned reads only, so it may be shared.
+    pub file: Arc<File>,
+    /// Where the range starts, in octets.
+    pub at: u64,
+    /// How many octets it has.
+    pub len: u64,
+}
+
+impl Part {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Chunk(chunk) => chunk.len() as u64,
+            Self::File(slice) => slice.len,
+        }
+    }
+}
+
+impl Body {
+    /// Octets of content, when known before it is sent. O(parts).
+    pub fn len(&self) -> Option<u64> {
+        match self {
+            Self::Empty => Some(0),
+            Self::Chunk(chunk) => Some(chunk.len() as u64),
+            Self::File(slice) => Some(slice.len),
+            Self::Parts(parts) => Some(parts.iter().map(Part::len).sum()),
+            Self::Stream(stream) => stream.len(),
+            Self::Tunnel(_) => None,
+        }
+    }
+
+    /// Whether there is surely no content.
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("Empty"),
+            Self::Chunk(chunk) => f.debug_tuple("Chunk").field(chunk).finish(),
+            Self::File(slice) => f.debug_tuple("File").field(slice).finish(),
+            Self::Parts(parts) => f.debug_tuple("Parts").field(parts).finish(),
+            Self::Stream(stream) => write!(f, "Stream({:?})", stream.len()),
+            Self::Tunnel(_) => f.write_str("Tunnel"),
+        }
+    }
+}
+
+/// Octets that a mailbox holds before the driver stops taking more from the peer.
+const MAILBOX_OCTETS_MAX: usize = 64 * 1024;
+/// Frames that a mailbox holds: a frame of one octet may pin a whole read block.
+const MAILBOX_FRAMES_MAX: usize = 16;
+
+#[derive(Default)]
+struct Mail {
+    frames: VecDeque<Frame>,
+    octets: usize,
+    taken: u32,
+    end: MailEnd,
+    wanted: bool,
+    reader: Option<Waker>,
+    driver: Option<Waker>,
+}
+
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum MailEnd {
+    #[default]
+    Open,
+    Complete,
+    Failed(BodyFault),
+}
+
+/// Where the driver puts a request's body and its reader finds it. One per exchange, for that exchange only: the
+/// reader's handle may outlive the handler's call and even the exchange.
+#[derive(Default)]
+pub struct Mailbox(Rc<RefCell<Mail>>);
+
+impl Mailbox {
+    /// A second handle to the same box, for the reader.
+    pub(crate) fn reader(&self) -> RequestBody {
+        RequestBody(Rc::clone(&self.0))
+    }
+
+    /// Empties the box for the next exchange; a box that a reader still holds is left to it, failed, and replaced.
+    pub(crate) fn renew(&mut self) {
+        if let Some(mail) = Rc::get_mut(&mut self.0) {
+            let mail = mail.get_mut();
+            mail.frames.clear();
+            *mail = Mail { frames: std::mem::take(&mut mail.frames), ..Mail::default() };
+        } else {
+            self.fail(BodyFault::PeerGone);
+            self.0 = Rc::default();
+        }
+    }
+
+    /// Puts a frame in, for the reader. The driver asks [`has_room`](Self::has_room) before it reads more, so the bound
+    /// is passed by at most one read block.
+    pub fn push(&self, frame: Frame) {
+        let mut mail = self.0.borrow_mut();
+        if let Frame::Chunk(chunk) = &frame {
+            mail.octets += chunk.len();
+        }
+        mail.frames.push_back(frame);
+        wake(mail);
+    }
+
+    /// The body is complete.
+    pub fn complete(&self) {
+        let mut mail = self.0.borrow_mut();
+        if mail.end == MailEnd::Open {
+            mail.end = MailEnd::Complete;
+        }
+        wake(mail);
+    }
+
+    /// The body ends here, before its end.
+    pub fn fail(&self, fault: BodyFault) {
+        let mut mail = self.0.borrow_mut();
+        if mail.end == MailEnd::Open {
+            mail.end = MailEnd::Failed(fault);
+        }
+        wake(mail);
+    }
+
+    /// Whether somebody has begun to read: then a client that waits for 100 (Continue) gets it (RFC 9110 §10.1.1).
+    pub fn wanted(&self) -> bool {
+        self.0.borrow().wanted
+    }
+
+    /// Whether nobody can read it any more.
+    pub fn is_abandoned(&self) -> bool {
+        Rc::strong_count(&self.0) == 1
+    }
+
+    /// Whether more octets may be taken from the peer; if not, `driver` is woken once there is room.
+    pub fn has_room(&self, driver: &Waker) -> bool {
+        let mut mail = self.0.borrow_mut();
+        let room = mail.octets < MAILBOX_OCTETS_MAX && mail.frames.len() < MAILBOX_FRAMES_MAX;
+        if !room && mail.driver.as_ref().is_none_or(|waker| !waker.will_wake(driver)) {
+            mail.driver = Some(driver.clone());
+        }
+        room
+    }
+
+    /// Octets that the reader took since this was last asked: what the driver gives back to the receive window.
+    pub fn taken(&self) -> u32 {
+        std::mem::take(&mut self.0.borrow_mut().taken)
+    }
+}
+
+fn wake(mut mail: std::cell::RefMut<'_, Mail>) {
+    let reader = mail.reader.take();
+    // The waker may run foreign code: never while the box is borrowed.
+    drop(mail);
+    if let Some(reader) = reader {
+        reader.wake();
+    }
+}
+
+/// A request's body: an owned handle that may outlive the call that took it, so that a proxy uploads while the answer
+/// streams. Its first poll lets the engine send 100 (Continue).
+pub struct RequestBody(Rc<RefCell<Mail>>);
+
+impl BodyStream for RequestBody {
+    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+        let mut mail = self.0.borrow_mut();
+        if let Some(frame) = mail.frames.pop_front() {
+            if let Frame::Chunk(chunk) = &frame {
+                mail.octets -= chunk.len();
+                mail.taken = mail.taken.saturating_add(u32::try_from(chunk.len()).unwrap_or(u32::MAX));
+            }
+            let driver = mail.driver.take();
+            drop(mail);
+            if let Some(driver) = driver {
+                driver.wake();
+            }
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        match mail.end {
+            MailEnd::Complete => Poll::Ready(None),
+            MailEnd::Failed(fault) => Poll::Ready(Some(Err(fault))),
+            MailEnd::Open => {
+                let first = !std::mem::replace(&mut mail.wanted, true);
+                if mail.reader.as_ref().is_none_or(|waker| !waker.will_wake(task.waker())) {
+                    mail.reader = Some(task.waker().clone());
+                }
+                let driver = if first { mail.driver.take() } else { None };
+                drop(mail);
+                if let Some(driver) = driver {
+                    driver.wake();
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        // What nobody reads is drained by the driver, which may be waiting for room.
+        let driver = self.0.borrow_mut().driver.take();
+        if let Some(driver) = driver {
+            driver.wake();
+        }
+    }
+}
+
+impl fmt::Debug for RequestBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestBody").field("octets_waiting", &self.0.borrow().octets).finish()
+    }
+}

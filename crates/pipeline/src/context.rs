@@ -1,0 +1,464 @@
+//! The one typed record of an exchange.
+//!
+//! ```text
+//!   Spare ──prepare──► Context ──recycle──► Spare        (a panic drops it instead)
+//! ```
+//! A [`Spare`] holds storage only; a protocol machine fills its head. [`Spare::prepare`] is the only way to a
+//! [`Context`], so a handler never meets one whose facts were not set. [`Context::recycle`] empties everything and keeps
+//! the storage: a dirty test proves that an exchange after any other equals one on fresh storage.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context as Task, Poll};
+use std::time::Instant;
+
+use causeway_message::{
+    Chunk, FieldMap, FieldValue, Head, ResponseHead, StatusCode, Target, TargetForm, Version, names, path,
+};
+
+use crate::body::{Mailbox, RequestBody};
+use crate::handler::{Fault, Step};
+use crate::route::{Flow, Generation, ServerId};
+use crate::template::Template;
+use crate::wait::Waits;
+use crate::worker::Worker;
+
+/// Storage that one exchange may grow and the next one keeps; what is above goes back to the allocator.
+const KEPT_OCTETS_MAX: usize = 16 * 1024;
+
+/// What each answer says it comes from.
+const SERVER: FieldValue<'static> = FieldValue::from_static("Causeway");
+
+/// How a request reached us; facts that the engine knows and the head does not say.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival {
+    /// The peer's address.
+    pub peer: SocketAddr,
+    /// Our address.
+    pub local: SocketAddr,
+    /// Whether the connection is protected.
+    pub scheme: Scheme,
+    /// Which server of the plan.
+    pub server: ServerId,
+    /// When the head was complete, by the worker's clock.
+    pub at: Instant,
+    /// Whether the peer asked to change the protocol, and may (RFC 9110 §7.8).
+    pub upgrade: bool,
+}
+
+/// The URI scheme that a connection stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    /// In the clear.
+    Http,
+    /// Over TLS.
+    Https,
+}
+
+impl Scheme {
+    /// As in a URI.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+}
+
+/// A variable's slot, allotted at build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct VarId(pub(crate) u16);
+
+/// Where a variable's text lies in [`Parts::text`].
+#[derive(Debug, Clone, Copy)]
+struct Text {
+    start: u32,
+    end: u32,
+}
+
+struct Parts {
+    worker: Rc<dyn Worker>,
+    /// The generation that a spare belongs to: an empty one, so that no old plan is held.
+    vacant: Rc<Generation>,
+    generation: Rc<Generation>,
+    arrival: Arrival,
+    /// As it arrived; nothing changes it.
+    original: Head,
+    /// The copy that handlers changed, when they did.
+    edited: Head,
+    is_edited: bool,
+    /// The path of the current target, decoded, when that differs from the raw one.
+    path: Vec<u8>,
+    path_is_raw: bool,
+    response: ResponseHead,
+    variables: Vec<Option<Text>>,
+    text: Vec<u8>,
+    scratch: Vec<u8>,
+    uuid: Option<u128>,
+    fault: Option<Fault>,
+    informs: Vec<(StatusCode, FieldMap)>,
+    mailbox: Mailbox,
+    body_taken: bool,
+    flow: Flow,
+    waits: Waits,
+}
+
+/// Storage for an exchange that is not under way.
+pub struct Spare(Box<Parts>);
+
+/// An exchange under way: the request, the response's fields, and what handlers left for each other.
+pub struct Context(Box<Parts>);
+
+impl Spare {
+    /// Fresh storage of this worker. `vacant` is what it refers to while it rests.
+    pub fn new(worker: Rc<dyn Worker>, vacant: Rc<Generation>) -> Self {
+        let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
+        let at = worker.now();
+        Self(Box::new(Parts {
+            worker,
+            generation: Rc::clone(&vacant),
+            vacant,
+            arrival: Arrival {
+                peer: nowhere,
+                local: nowhere,
+                scheme: Scheme::Http,
+                server: ServerId::FIRST,
+                at,
+                upgrade: false,
+            },
+            original: Head::new(),
+            edited: Head::new(),
+            is_edited: false,
+            path: Vec::new(),
+            path_is_raw: true,
+            response: ResponseHead::new(StatusCode::OK),
+            variables: Vec::new(),
+            text: Vec::new(),
+            scratch: Vec::new(),
+            uuid: None,
+            fault: None,
+            informs: Vec::new(),
+            mailbox: Mailbox::default(),
+            body_taken: false,
+            flow: Flow::default(),
+            waits: Waits::default(),
+        }))
+    }
+
+    /// The head for a protocol machine to fill.
+    pub fn head_mut(&mut self) -> &mut Head {
+        &mut self.0.original
+    }
+
+    /// Makes the exchange of the head that was filled.
+    ///
+    /// # Errors
+    /// The storage back, when the target's path holds a percent sign that starts no escape (RFC 3986 §2.1).
+    pub fn prepare(
+        mut self,
+        arrival: Arrival,
+        generation: &Rc<Generation>,
+    ) -> Result<Context, (Self, path::BadEscape)> {
+        let parts = &mut *self.0;
+        parts.generation = Rc::clone(generation);
+        parts.arrival = arrival;
+        parts.variables.resize(generation.plan().variables_len(), None);
+        parts.flow.begin(generation.plan(), arrival.server);
+        parts.response.fields_mut().append(names::SERVER, SERVER);
+        let mut context = Context(self.0);
+        match context.decode_path() {
+            Ok(()) => Ok(context),
+            Err(bad) => Err((context.recycle(), bad)),
+        }
+    }
+}
+
+impl Context {
+    // ---- the request ----
+
+    /// The request as handlers left it so far.
+    #[inline]
+    pub fn head(&self) -> &Head {
+        if self.0.is_edited { &self.0.edited } else { &self.0.original }
+    }
+
+    /// The request as it arrived, whatever handlers did.
+    pub fn original(&self) -> &Head {
+        &self.0.original
+    }
+
+    /// The request, to change it; the first call copies it, [`original`](Self::original) stays. To change the target use
+    /// [`set_target`](Self::set_target).
+    pub fn head_mut(&mut self) -> &mut Head {
+        let parts = &mut *self.0;
+        if !parts.is_edited {
+            parts.edited.clone_from(&parts.original);
+            parts.is_edited = true;
+        }
+        &mut parts.edited
+    }
+
+    /// Rewrites the target.
+    ///
+    /// # Errors
+    /// When it is no target, or its path holds a bad escape; the request is then as before.
+    pub fn set_target(&mut self, target: &str) -> Result<(), Fault> {
+        let bad = |_| Fault::status(StatusCode::BAD_REQUEST);
+        let target = Target::parse(target).map_err(bad)?;
+        path::decode(target.path(), &mut Vec::new()).map_err(|_| Fault::status(StatusCode::BAD_REQUEST))?;
+        self.head_mut().set_target(target.as_str()).map_err(bad)?;
+        self.decode_path().map_err(|_| Fault::status(StatusCode::BAD_REQUEST))
+    }
+
+    /// The target's path, percent-decoded once; any octets.
+    #[inline]
+    pub fn path(&self) -> &[u8] {
+        if self.0.path_is_raw { self.head().target().path().as_bytes() } else { &self.0.path }
+    }
+
+    /// The host that the request is for, without port and brackets, as written; empty when it names none.
+    pub fn host(&self) -> &str {
+        self.head().authority().map_or("", |authority| split_authority(authority).0)
+    }
+
+    /// The port that the authority names.
+    pub fn host_port(&self) -> Option<&str> {
+        self.head().authority().and_then(|authority| split_authority(authority).1)
+    }
+
+    /// How the request reached us.
+    pub fn arrival(&self) -> &Arrival {
+        &self.0.arrival
+    }
+
+    /// The protocol version, for placeholders and records; no handler's decision may depend on it.
+    pub fn version(&self) -> Version {
+        self.0.original.version()
+    }
+
+    /// The request body, to the first who asks. Not taken: the engine drains it.
+    pub fn take_body(&mut self) -> Option<RequestBody> {
+        (!std::mem::replace(&mut self.0.body_taken, true)).then(|| self.0.mailbox.reader())
+    }
+
+    /// A number of this request's own, drawn when first asked for.
+    pub fn uuid(&mut self) -> u128 {
+        let parts = &mut *self.0;
+        *parts.uuid.get_or_insert_with(|| {
+            let random = u128::from(parts.worker.random()) << 64 | u128::from(parts.worker.random());
+            // Version 4, variant 10 (RFC 9562 §5.4).
+            random & !(0xf000 << 64) & !(0xc << 60) | 0x4000 << 64 | 0x8 << 60
+        })
+    }
+
+    // ---- the response so far ----
+
+    /// The response's fields; they live from the start of the exchange.
+    #[inline]
+    pub fn response(&self) -> &ResponseHead {
+        &self.0.response
+    }
+
+    /// The response's fields, to change them.
+    #[inline]
+    pub fn response_mut(&mut self) -> &mut ResponseHead {
+        &mut self.0.response
+    }
+
+    /// Queues an interim response, 103 (Early Hints) for one (RFC 9110 §15.2). `status` is 1xx but neither 100, which the
+    /// engine sends by itself, nor 101, which is [`crate::Response::switch`].
+    pub fn inform(&mut self, status: StatusCode, fields: FieldMap) {
+        assert!(status.is_informational() && !matches!(status.as_u16(), 100 | 101));
+        self.0.informs.push((status, fields));
+    }
+
+    /// Copies octets to a chunk of the worker's pool; more than a block holds goes to the heap.
+    pub fn chunk(&self, octets: &[u8]) -> Chunk {
+        chunk_of(&*self.0.worker, octets)
+    }
+
+    /// Renders a template to a chunk; a literal one that lives in the plan is copied too, so that workers share no count.
+    pub fn render(&mut self, template: &Template) -> Chunk {
+        if let Some(literal) = template.literal() {
+            return self.chunk(literal.as_bytes());
+        }
+        let mut scratch = std::mem::take(&mut self.0.scratch);
+        template.render(self, &mut scratch);
+        let chunk = self.chunk(&scratch);
+        scratch.clear();
+        self.0.scratch = scratch;
+        chunk
+    }
+
+    // ---- what handlers leave for each other ----
+
+    /// A variable's text; `None` while unset.
+    pub fn variable(&self, id: VarId) -> Option<&[u8]> {
+        let text = (*self.0.variables.get(usize::from(id.0))?)?;
+        self.0.text.get(text.start as usize..text.end as usize)
+    }
+
+    /// Sets a variable to what the template renders to.
+    pub fn set_variable(&mut self, id: VarId, template: &Template) {
+        let mut scratch = std::mem::take(&mut self.0.scratch);
+        template.render(self, &mut scratch);
+        let parts = &mut *self.0;
+        let start = octets(parts.text.len());
+        parts.text.extend_from_slice(&scratch);
+        let end = octets(parts.text.len());
+        parts.variables[usize::from(id.0)] = Some(Text { start, end });
+        scratch.clear();
+        parts.scratch = scratch;
+    }
+
+    /// The fault that the error routes handle.
+    pub fn fault(&self) -> Option<&Fault> {
+        self.0.fault.as_ref()
+    }
+
+    /// The worker that this exchange runs on.
+    pub fn worker(&self) -> &Rc<dyn Worker> {
+        &self.0.worker
+    }
+
+    /// The generation that this exchange started under and ends under.
+    pub fn generation(&self) -> &Rc<Generation> {
+        &self.0.generation
+    }
+
+    /// Waits for `future`, which owns what it needs, then goes on with `then`.
+    pub fn wait<F, K>(&mut self, future: F, then: K) -> Step
+    where
+        F: Future + 'static,
+        K: FnOnce(&mut Self, F::Output) -> Step + 'static,
+    {
+        Step::Wait(self.0.waits.store(future, then))
+    }
+
+    // ---- for the engine ----
+
+    /// Where the request body goes.
+    pub fn mailbox(&self) -> &Mailbox {
+        &self.0.mailbox
+    }
+
+    /// Interim responses that handlers queued since the last call, in order.
+    pub fn take_informs(&mut self) -> impl Iterator<Item = (StatusCode, FieldMap)> {
+        self.0.informs.drain(..)
+    }
+
+    /// Whether the exchange waits.
+    pub fn is_waiting(&self) -> bool {
+        self.0.waits.is_under_way()
+    }
+
+    /// Drops the wait under way, when the peer is gone.
+    pub fn cancel_wait(&mut self) {
+        self.0.waits.cancel();
+    }
+
+    /// Empties the exchange and keeps its storage. The response is on the wire, or nobody is left to read it.
+    pub fn recycle(mut self) -> Spare {
+        let parts = &mut *self.0;
+        parts.waits.cancel();
+        parts.generation = Rc::clone(&parts.vacant);
+        parts.original.clear();
+        parts.original.give_back(KEPT_OCTETS_MAX);
+        if parts.is_edited {
+            parts.edited.clear();
+            parts.edited.give_back(KEPT_OCTETS_MAX);
+            parts.is_edited = false;
+        }
+        parts.path_is_raw = true;
+        keep(&mut parts.path);
+        parts.response.clear();
+        parts.response.give_back(KEPT_OCTETS_MAX);
+        parts.variables.clear();
+        keep(&mut parts.text);
+        keep(&mut parts.scratch);
+        parts.uuid = None;
+        parts.fault = None;
+        parts.informs.clear();
+        parts.mailbox.renew();
+        parts.body_taken = false;
+        parts.flow.clear();
+        Spare(self.0)
+    }
+
+    // ---- for the interpreter ----
+
+    pub(crate) fn flow_mut(&mut self) -> &mut Flow {
+        &mut self.0.flow
+    }
+
+    pub(crate) fn flow(&self) -> &Flow {
+        &self.0.flow
+    }
+
+    pub(crate) fn waits_mut(&mut self) -> &mut Waits {
+        &mut self.0.waits
+    }
+
+    pub(crate) fn set_fault(&mut self, fault: Fault) {
+        self.0.fault = Some(fault);
+    }
+
+    /// Drives the wait under way, and returns the step behind it once it is done.
+    pub(crate) fn poll_step(&mut self, task: &mut Task<'_>) -> Poll<Step> {
+        match self.0.waits.poll(task) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(ready) => Poll::Ready(ready.resume(self)),
+        }
+    }
+
+    fn decode_path(&mut self) -> Result<(), path::BadEscape> {
+        let parts = &mut *self.0;
+        let head = if parts.is_edited { &parts.edited } else { &parts.original };
+        let raw = head.target().path();
+        parts.path_is_raw = !raw.as_bytes().contains(&b'%');
+        if !parts.path_is_raw {
+            parts.path.clear();
+            path::decode(raw, &mut parts.path)?;
+        }
+        Ok(())
+    }
+}
+
+fn keep(octets: &mut Vec<u8>) {
+    octets.clear();
+    octets.shrink_to(KEPT_OCTETS_MAX);
+}
+
+fn octets(len: usize) -> u32 {
+    u32::try_from(len).expect("a context's text is far below 4 GiB")
+}
+
+fn chunk_of(worker: &dyn Worker, octets: &[u8]) -> Chunk {
+    if octets.is_empty() {
+        return Chunk::from_static(b"");
+    }
+    let mut block = worker.take_block();
+    if octets.len() > block.capacity() {
+        return Chunk::from(octets.to_vec());
+    }
+    block.as_mut_slice()[..octets.len()].copy_from_slice(octets);
+    block.freeze(0..octets.len())
+}
+
+/// Host and port of `host[:port]`; an IPv6 literal loses its brackets.
+fn split_authority(authority: &str) -> (&str, Option<&str>) {
+    // RFC 3986 §3.2: userinfo has no place in an http authority, the machine refuses it.
+    if let Some(rest) = authority.strip_prefix('[') {
+        let (host, tail) = rest.split_once(']').unwrap_or((rest, ""));
+        return (host, tail.strip_prefix(':'));
+    }
+    match authority.split_once(':') {
+        Some((host, port)) => (host, Some(port)),
+        None => (authority, None),
+    }
+}
+
+/// Whether the target names a resource: an asterisk or authority form goes to no file.
+pub fn names_resource(target: Target<'_>) -> bool {
+    matches!(target.form(), TargetForm::Origin | TargetForm::Absolute)
+}

@@ -1,0 +1,399 @@
+//! The frozen plan and the one interpreter that runs it.
+//!
+//! A plan is flat tables: route lists, routes, handlers. A request walks it with a small explicit stack ([`Flow`]):
+//! a list's routes in order, each matched when the chain reaches it; a matching route's handlers in order; nested lists
+//! by [`Step::Call`]. The answer walks back over the handlers that were entered. Caddy's rules: a route that says
+//! `terminal` ends the chain; of the routes of one group only the first that matches runs; what nobody answers is an
+//! empty 200.
+
+use std::any::Any;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context as Task, Poll};
+
+use causeway_message::StatusCode;
+use causeway_progress::Span;
+
+use crate::context::Context;
+use crate::handler::{Fault, Handler, Matcher, Reason, Response, Step};
+use crate::outcome::Outcome;
+use crate::worker::Worker;
+
+/// Route lists that may be open inside each other.
+pub const CALLS_MAX: usize = 16;
+/// Handlers that one exchange may enter.
+pub const ENTERED_MAX: usize = 64;
+
+/// A route list of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RoutesId(pub(crate) u32);
+
+/// A server of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ServerId(pub(crate) u16);
+
+impl ServerId {
+    /// The first server.
+    pub const FIRST: Self = Self(0);
+}
+
+/// A handler of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct HandlerId(u32);
+
+/// A group of a plan, of whose routes one runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GroupId(pub(crate) u16);
+
+/// All matchers of a set match.
+pub(crate) type MatcherSet = Vec<Box<dyn Matcher>>;
+
+pub(crate) struct Route {
+    /// One set is enough; no set at all matches everything.
+    pub(crate) matchers: Vec<MatcherSet>,
+    pub(crate) handlers: Range<u32>,
+    pub(crate) group: Option<GroupId>,
+    pub(crate) terminal: bool,
+}
+
+pub(crate) struct Link {
+    pub(crate) handler: Box<dyn Handler>,
+    pub(crate) span: Span,
+}
+
+/// A server's entrance to the plan.
+pub(crate) struct Server {
+    pub(crate) name: String,
+    pub(crate) routes: RoutesId,
+    pub(crate) errors: Option<RoutesId>,
+    pub(crate) access_log: bool,
+}
+
+type StateMaker = Box<dyn Fn(&Rc<dyn Worker>) -> Box<dyn Any> + Send + Sync>;
+
+/// What a configuration became: frozen, shared by all workers, free of names.
+#[derive(Default)]
+pub struct Plan {
+    pub(crate) servers: Vec<Server>,
+    pub(crate) lists: Vec<Vec<Route>>,
+    pub(crate) links: Vec<Link>,
+    pub(crate) variables: Vec<String>,
+    pub(crate) groups: Vec<String>,
+    pub(crate) states: Vec<StateMaker>,
+}
+
+impl Plan {
+    pub(crate) fn variables_len(&self) -> usize {
+        self.variables.len()
+    }
+
+    /// A server's name in the configuration.
+    pub fn server_name(&self, server: ServerId) -> &str {
+        &self.servers[usize::from(server.0)].name
+    }
+
+    /// Whether requests to this server leave an access record.
+    pub fn access_log(&self, server: ServerId) -> bool {
+        self.servers.get(usize::from(server.0)).is_some_and(|server| server.access_log)
+    }
+
+    fn link(&self, id: HandlerId) -> &Link {
+        &self.links[id.0 as usize]
+    }
+}
+
+/// A worker's state of type `T`, allotted at build.
+pub struct StateId<T> {
+    index: u32,
+    kind: std::marker::PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for StateId<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for StateId<T> {}
+
+impl<T> StateId<T> {
+    pub(crate) fn new(index: usize) -> Self {
+        Self { index: u32::try_from(index).expect("fewer states than handlers"), kind: std::marker::PhantomData }
+    }
+}
+
+/// A plan on one worker, with that worker's states. Exchanges hold it from their start to their end, so it is freed when
+/// the last of them is over.
+pub struct Generation {
+    plan: Arc<Plan>,
+    states: Vec<Box<dyn Any>>,
+}
+
+impl Generation {
+    /// Puts the plan on a worker and makes the worker's states.
+    pub fn new(plan: Arc<Plan>, worker: &Rc<dyn Worker>) -> Rc<Self> {
+        let states = plan.states.iter().map(|make| make(worker)).collect();
+        Rc::new(Self { plan, states })
+    }
+
+    /// A generation without servers, for storage that rests.
+    pub fn vacant() -> Rc<Self> {
+        Rc::new(Self { plan: Arc::default(), states: Vec::new() })
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// This worker's state.
+    ///
+    /// # Panics
+    /// When the id comes from another plan's build.
+    pub fn state<T: 'static>(&self, id: StateId<T>) -> &T {
+        self.states[id.index as usize].downcast_ref().expect("a state id belongs to the plan that allotted it")
+    }
+}
+
+/// Where in a list the chain stands.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    list: RoutesId,
+    /// The route to consider when the handlers are through.
+    route: u32,
+    /// The handlers of the matching route that are still to come.
+    next: u32,
+    end: u32,
+    /// The route was terminal: behind its handlers nothing comes.
+    terminal: bool,
+}
+
+impl Place {
+    fn start(list: RoutesId) -> Self {
+        Self { list, route: 0, next: 0, end: 0, terminal: false }
+    }
+}
+
+/// An exchange's way through the plan so far.
+#[derive(Default)]
+pub(crate) struct Flow {
+    calls: Vec<Place>,
+    /// Every handler that was entered, for [`Handler::end`].
+    entered: Vec<HandlerId>,
+    /// Those of `entered` that the answer has still to pass, by index; popped from the end.
+    back: Vec<u16>,
+    groups: Vec<u64>,
+    errors: Option<RoutesId>,
+    /// Which call a pending wait was made in.
+    direction: Direction,
+}
+
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    #[default]
+    In,
+    Out,
+}
+
+impl Flow {
+    pub(crate) fn begin(&mut self, plan: &Plan, server: ServerId) {
+        self.groups.resize(plan.groups.len().div_ceil(64), 0);
+        if let Some(server) = plan.servers.get(usize::from(server.0)) {
+            self.errors = server.errors;
+            self.calls.push(Place::start(server.routes));
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.calls.clear();
+        self.entered.clear();
+        self.back.clear();
+        self.groups.clear();
+        self.errors = None;
+        self.direction = Direction::In;
+    }
+
+    fn was_taken(&self, group: GroupId) -> bool {
+        self.groups[usize::from(group.0 / 64)] & (1 << (group.0 % 64)) != 0
+    }
+
+    fn take(&mut self, group: GroupId) {
+        self.groups[usize::from(group.0 / 64)] |= 1 << (group.0 % 64);
+    }
+}
+
+/// What the engine does next with an exchange.
+#[derive(Debug)]
+pub enum Verdict {
+    /// Send this answer, with the context's response fields.
+    Respond(Response),
+    /// Close without an answer.
+    Abort,
+    /// Poll again when woken.
+    Waiting,
+}
+
+/// Runs an exchange from its start until it answers, aborts or waits.
+pub fn run(cx: &mut Context) -> Verdict {
+    let generation = Rc::clone(cx.generation());
+    walk(cx, generation.plan(), Step::Next)
+}
+
+/// Drives an exchange that waits.
+pub fn poll(cx: &mut Context, task: &mut Task<'_>) -> Verdict {
+    let Poll::Ready(step) = cx.poll_step(task) else { return Verdict::Waiting };
+    if cx.flow().direction == Direction::In {
+        settle(cx, &step);
+    }
+    let generation = Rc::clone(cx.generation());
+    walk(cx, generation.plan(), step)
+}
+
+/// Tells every handler that was entered that the exchange is over.
+pub fn end(cx: &Context, outcome: &Outcome) {
+    let plan = cx.generation().plan();
+    for id in &cx.flow().entered {
+        plan.link(*id).handler.end(cx, outcome);
+    }
+}
+
+fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {
+    loop {
+        step = match step {
+            Step::Next => match next(cx, plan) {
+                Ok(Some(id)) => match enter(cx, plan, id) {
+                    Ok(step) => step,
+                    Err(fault) => Step::Fail(fault),
+                },
+                // Caddy: a request that nothing handles gets an empty 200.
+                Ok(None) => Step::Respond(Response::empty(StatusCode::OK)),
+                Err(fault) => Step::Fail(fault),
+            },
+            Step::Call(list) => {
+                let flow = cx.flow_mut();
+                if std::mem::take(&mut flow.direction) == Direction::Out {
+                    // Routes called on the way back find the answer; what was left of the way in is over.
+                    flow.calls.clear();
+                }
+                if flow.calls.len() == CALLS_MAX {
+                    Step::Fail(too_deep())
+                } else {
+                    flow.calls.push(Place::start(list));
+                    Step::Next
+                }
+            }
+            Step::Respond(response) => match back(cx, plan) {
+                Some(link) => link.handler.leave(cx, response),
+                None => return Verdict::Respond(response),
+            },
+            Step::Fail(fault) => match back(cx, plan) {
+                Some(link) => link.handler.failed(cx, fault),
+                None => match recover(cx, fault) {
+                    Ok(()) => Step::Next,
+                    Err(response) => return Verdict::Respond(response),
+                },
+            },
+            Step::Abort => return Verdict::Abort,
+            Step::Wait(_) => return Verdict::Waiting,
+        };
+        // A handler on the way back has nothing behind it: `Next` there means "as it is", which only `leave` can say.
+        if cx.flow().direction == Direction::Out && matches!(step, Step::Next) {
+            step = Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR));
+        }
+    }
+}
+
+/// The handler that the chain comes to next; `None` at its end.
+fn next(cx: &mut Context, plan: &Plan) -> Result<Option<HandlerId>, Fault> {
+    loop {
+        let Some(place) = cx.flow_mut().calls.last_mut() else { return Ok(None) };
+        if place.next < place.end {
+            place.next += 1;
+            return Ok(Some(HandlerId(place.next - 1)));
+        }
+        if place.terminal {
+            return Ok(None);
+        }
+        let list = &plan.lists[place.list.0 as usize];
+        let Some(route) = list.get(place.route as usize) else {
+            cx.flow_mut().calls.pop();
+            continue;
+        };
+        place.route += 1;
+        if route.group.is_some_and(|group| cx.flow().was_taken(group)) || !matches(cx, route)? {
+            continue;
+        }
+        let flow = cx.flow_mut();
+        if let Some(group) = route.group {
+            flow.take(group);
+        }
+        let place = flow.calls.last_mut().expect("matchers do not touch the stack");
+        (place.next, place.end, place.terminal) = (route.handlers.start, route.handlers.end, route.terminal);
+    }
+}
+
+fn matches(cx: &mut Context, route: &Route) -> Result<bool, Fault> {
+    if route.matchers.is_empty() {
+        return Ok(true);
+    }
+    'sets: for set in &route.matchers {
+        for matcher in set {
+            if !matcher.matches(cx)? {
+                continue 'sets;
+            }
+        }
+        return Ok(true);
+    }
+    Ok(false)
+}
+
+fn enter(cx: &mut Context, plan: &Plan, id: HandlerId) -> Result<Step, Fault> {
+    let flow = cx.flow_mut();
+    if flow.entered.len() == ENTERED_MAX {
+        return Err(too_deep());
+    }
+    flow.back.push(flow.entered.len() as u16);
+    flow.entered.push(id);
+    flow.direction = Direction::In;
+    let link = plan.link(id);
+    let _span = link.span.enter();
+    let step = link.handler.enter(cx);
+    settle(cx, &step);
+    Ok(step)
+}
+
+/// A handler that answers on the way in does not see its own answer come back.
+fn settle(cx: &mut Context, step: &Step) {
+    if !matches!(step, Step::Next | Step::Call(_) | Step::Wait(_)) {
+        cx.flow_mut().back.pop();
+    }
+}
+
+fn back<'p>(cx: &mut Context, plan: &'p Plan) -> Option<&'p Link> {
+    let flow = cx.flow_mut();
+    let at = flow.back.pop()?;
+    flow.direction = Direction::Out;
+    Some(plan.link(flow.entered[usize::from(at)]))
+}
+
+/// Leads a fault into the server's error routes, once; a second fault, or no such routes, gets the default answer.
+fn recover(cx: &mut Context, fault: Fault) -> Result<(), Response> {
+    let status = fault.status;
+    cx.set_fault(fault);
+    let flow = cx.flow_mut();
+    flow.calls.clear();
+    flow.direction = Direction::In;
+    match flow.errors.take() {
+        Some(list) => {
+            flow.calls.push(Place::start(list));
+            Ok(())
+        }
+        None => Err(Response::empty(status)),
+    }
+}
+
+#[cold]
+fn too_deep() -> Fault {
+    Fault { status: StatusCode::INTERNAL_SERVER_ERROR, reason: Reason::TooDeep }
+}

@@ -1,0 +1,106 @@
+//! What a handler may ask of the world. The engine's workers implement it; tests fake it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context as Task, Poll};
+use std::time::{Instant, SystemTime};
+
+use causeway_message::BlockMut;
+use futures_channel::oneshot;
+
+/// The pool that may block has no room in its queue; the request's answer is 503 ([`crate::Fault::busy`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Busy;
+
+/// The worker that an exchange runs on. Not `Send`: a handler talks to its own worker only.
+pub trait Worker {
+    /// The worker's clock: refreshed when the reactor wakes and after every 32 connection polls.
+    fn now(&self) -> Instant;
+
+    /// The same moment as wall-clock time.
+    fn wall(&self) -> SystemTime;
+
+    /// Drives a sleep; see [`Sleep`], which is how a handler uses it.
+    fn poll_sleep(&self, deadline: Instant, key: &mut Option<u64>, task: &mut Task<'_>) -> Poll<()>;
+
+    /// Forgets a sleep that was not waited out.
+    fn cancel_sleep(&self, key: u64);
+
+    /// Hands work that may block, or computes for more than about 100 µs, to the bounded pool.
+    ///
+    /// # Errors
+    /// [`Busy`] when the queue is full; the job is dropped.
+    fn block(&self, job: Box<dyn FnOnce() + Send>) -> Result<(), Busy>;
+
+    /// Starts work that lives on this worker beside the exchanges: it may outlive the answer that started it.
+    fn spawn(&self, job: Pin<Box<dyn Future<Output = ()>>>);
+
+    /// A writable block from the worker's pool; see [`BlockMut`].
+    fn take_block(&self) -> BlockMut;
+
+    /// 64 random bits, not for secrets.
+    fn random(&self) -> u64;
+}
+
+/// A pause until a moment of the worker's clock; granularity 1 ms. Allocates nothing in steady state.
+pub struct Sleep {
+    worker: Rc<dyn Worker>,
+    deadline: Instant,
+    key: Option<u64>,
+}
+
+impl Sleep {
+    /// Until `deadline`.
+    pub fn until(worker: Rc<dyn Worker>, deadline: Instant) -> Self {
+        Self { worker, deadline, key: None }
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<()> {
+        let this = &mut *self;
+        this.worker.poll_sleep(this.deadline, &mut this.key, task)
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            self.worker.cancel_sleep(key);
+        }
+    }
+}
+
+/// The result of blocking work, to be waited for.
+pub struct Blocking<T>(oneshot::Receiver<T>);
+
+impl<T> Future for Blocking<T> {
+    /// `None` when the job panicked.
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<T>> {
+        Pin::new(&mut self.0).poll(task).map(Result::ok)
+    }
+}
+
+/// Runs `job` on the blocking pool and returns what is to be waited for. Allocates the job and its channel.
+///
+/// # Errors
+/// [`Busy`] when the pool's queue is full.
+pub fn run_blocking<T: Send + 'static>(
+    worker: &dyn Worker,
+    job: impl FnOnce() -> T + Send + 'static,
+) -> Result<Blocking<T>, Busy> {
+    let (done, result) = oneshot::channel();
+    let mut stamp = causeway_progress::Stamp::default();
+    causeway_progress::job_sent(&mut stamp);
+    worker.block(Box::new(move || {
+        causeway_progress::job_received(stamp);
+        // Nobody may be waiting any more: then the result is dropped.
+        let _ = done.send(job());
+    }))?;
+    Ok(Blocking(result))
+}
