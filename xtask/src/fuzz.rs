@@ -42,8 +42,16 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     let built = Path::new(meta["target_directory"].as_str().context("no target_directory")?).join(host).join("release");
     let seconds = (SECONDS_TOTAL / targets.len() as u64).max(SECONDS_MIN);
     let mut executed = 0;
+    let mut failures = Vec::new();
     for Target { name, .. } in &targets {
-        executed += run(stage, &house.root.join("fuzz"), &built.join(name), name, seconds)?;
+        match run(stage, &house.root.join("fuzz"), &built.join(name), name, seconds) {
+            Ok(count) => executed += count,
+            Err(Halt::Failed(output)) => failures.push(output),
+            Err(other) => return Err(other),
+        }
+    }
+    if !failures.is_empty() {
+        return Err(Halt::Failed(failures.join("\n")));
     }
     Ok(Done::saying(format!("{} targets, {seconds} s each, {executed} inputs", targets.len())))
 }

@@ -86,9 +86,9 @@ pub(crate) enum Verdict {
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (word, text) = match &self.verdict {
-            Verdict::Passed(detail) => ("ok", detail.clone()),
-            Verdict::Failed => ("FAILED", String::new()),
-            Verdict::Skipped(why) => ("skipped", format!("skipped: {why}")),
+            Verdict::Passed(detail) => ("ok", detail.as_str()),
+            Verdict::Failed => ("FAILED", ""),
+            Verdict::Skipped(why) => ("skipped", why.as_str()),
         };
         let line = format!("{word:<8}{:<12}{:>6.1} s  {text}", self.step, self.took.as_secs_f64());
         f.write_str(line.trim_end())
