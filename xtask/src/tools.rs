@@ -46,7 +46,11 @@ impl Tool {
         for words in commands {
             let mut command = Command::new(words[0]);
             command.args(&words[1..]).env("DEBIAN_FRONTEND", "noninteractive");
-            stage.run(command)?;
+            if let Err(Halt::Failed(output)) = stage.run(command) {
+                stage.clear();
+                println!("{output}");
+                return Err(Halt::Lacks(format!("needs {}, and installing it failed, as shown above", self.program)));
+            }
         }
         find(self.program).ok_or_else(|| {
             Halt::Lacks(format!("installed {}, but no {} came of it", self.packages.join(" "), self.program))
