@@ -60,7 +60,8 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     let listing_at = free_address()?;
     let mut browse = Command::new(&causeway);
     browse.args(["file-server", "--browse", "--listen", &listing_at.to_string(), "--root"]).arg(&folder);
-    let files = Server::start(browse, &folder, listing_at)?;
+    // Not at home in the folder it shows, where it might leave files of its own.
+    let files = Server::start(browse, &house.scratch("file-server")?, listing_at)?;
 
     let shots = house.target.join("pages");
     let mut browser = Browser::start(&chromium, &house.scratch("chromium")?)?;

@@ -1,7 +1,7 @@
 //! Does a room's source mention what it must not know?
 //!
-//! A plain search for whole words, line by line; strings count as code. Left out are comments, files and folders called
-//! `tests`, and what follows `mod tests {` in a file: tests stand last.
+//! A plain search for whole words, line by line; strings count as code. Left out are what follows `//` in a line, files and
+//! folders called `tests`, and what follows `mod tests {` in a file: tests stand last.
 
 use std::path::Path;
 
