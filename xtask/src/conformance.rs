@@ -1,0 +1,43 @@
+//! Does the built server answer HTTP/1.1 as the standard allows, in the eyes of cases that are not ours?
+//!
+//! The cases are not part of this repository. They are looked for beside it, or where `PEER_SUITE` says.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::report::{Done, Halt};
+use crate::server::{Server, binary, free_address};
+use crate::stage::Stage;
+use crate::steps::House;
+use crate::tools;
+
+/// Security and MUST cases: each has to pass. SHOULD cases are a matter of taste and are not run here.
+const SEVERITIES: &str = "sec,must";
+
+pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
+    let suite = std::env::var_os("PEER_SUITE").map_or_else(|| house.root.join("../shared/peer-suite"), PathBuf::from);
+    let script = suite.join("h1cases.py");
+    if !script.exists() {
+        return Err(Halt::Nothing("no h1cases.py in ../shared/peer-suite or $PEER_SUITE".into()));
+    }
+    let python = tools::PYTHON.need(stage, house)?;
+    let causeway = binary(stage, house)?;
+
+    let folder = house.scratch("conformance")?;
+    let address = free_address()?;
+    // The admin endpoint has a fixed port of its own, which may be taken on a developer's machine.
+    let caddyfile = format!("{{\n\tadmin off\n}}\n:{} {{\n\trespond 200\n}}\n", address.port());
+    std::fs::write(folder.join("Caddyfile"), caddyfile)?;
+    let mut run = Command::new(causeway);
+    run.args(["run", "--config", "Caddyfile"]);
+    let server = Server::start(run, &folder, address)?;
+
+    let mut cases = Command::new(python);
+    cases.arg(script).arg(address.ip().to_string()).arg(address.port().to_string()).args(["--sev", SEVERITIES]);
+    let output = stage.run(cases).map_err(|halt| match halt {
+        Halt::Failed(output) => Halt::Failed(format!("{output}server log:\n{}", server.log())),
+        other => other,
+    })?;
+    let score = output.lines().rfind(|line| line.starts_with("SCORE ")).unwrap_or_default();
+    Ok(Done::saying(score))
+}

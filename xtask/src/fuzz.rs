@@ -1,0 +1,140 @@
+//! Does any fuzz target fall over within seconds?
+//!
+//! A smoke test, not a search: a minute in total, shared by the targets. The binaries are built with the coverage and
+//! address-sanitizer flags directly, so that neither cargo-fuzz nor a nightly toolchain has to be on the machine: one
+//! thing less to install, and the same instrumentation. `RUSTC_BOOTSTRAP` lets the stable compiler take `-Zsanitizer`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context;
+use serde_json::Value;
+
+use crate::report::{Done, Halt};
+use crate::stage::Stage;
+use crate::steps::{House, metadata};
+use crate::tools;
+
+const SECONDS_TOTAL: u64 = 60;
+/// With very many targets the total gives way: below this a target hardly gets past its seeds.
+const SECONDS_MIN: u64 = 2;
+
+/// What cargo-fuzz passes, less what only other platforms need, and with the frame pointers of `.cargo/config.toml`, which
+/// `RUSTFLAGS` would otherwise replace.
+const RUSTFLAGS: &str = "--cfg fuzzing -Zsanitizer=address -Cdebug-assertions -Cforce-frame-pointers=yes \
+    -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+    -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
+
+pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
+    let manifest = house.side_workspace("fuzz")?;
+    let meta = metadata(Some(&manifest))?;
+    let targets = targets(&meta);
+    undeclared(&manifest, &targets)?;
+    tools::CPLUSPLUS.need(stage, house)?;
+
+    let host = host()?;
+    let mut build = house.cargo(&["build", "--release", "--bins", "--target", &host, "--manifest-path"]);
+    build.arg(&manifest).env("RUSTFLAGS", RUSTFLAGS).env("RUSTC_BOOTSTRAP", "1");
+    // Link-time optimisation takes minutes here and finds nothing more.
+    build.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+    stage.run(build)?;
+
+    let built = Path::new(meta["target_directory"].as_str().context("no target_directory")?).join(host).join("release");
+    let seconds = (SECONDS_TOTAL / targets.len() as u64).max(SECONDS_MIN);
+    let mut executed = 0;
+    let mut failures = Vec::new();
+    for Target { name, .. } in &targets {
+        match run(stage, &house.root.join("fuzz"), &built.join(name), name, seconds) {
+            Ok(count) => executed += count,
+            Err(Halt::Failed(output)) => failures.push(output),
+            Err(other) => return Err(other),
+        }
+    }
+    if !failures.is_empty() {
+        return Err(Halt::Failed(failures.join("\n")));
+    }
+    Ok(Done::saying(format!("{} targets, {seconds} s each, {executed} inputs", targets.len())))
+}
+
+/// Returns how many inputs were tried.
+fn run(stage: &mut Stage, fuzz: &Path, binary: &Path, name: &str, seconds: u64) -> Result<u64, Halt> {
+    let corpus = fuzz.join("corpus").join(name);
+    let artifacts = fuzz.join("artifacts").join(name);
+    for folder in [&corpus, &artifacts] {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    let mut command = Command::new(binary);
+    command.arg(format!("-max_total_time={seconds}")).args([
+        "-timeout=10",
+        "-rss_limit_mb=2048",
+        "-print_final_stats=1",
+    ]);
+    // The leak checker traces the process, which a container may forbid; safe Rust's leaks are not what is sought.
+    command.args(["-detect_leaks=0"]).env("ASAN_OPTIONS", "detect_leaks=0");
+    command.arg(format!("-artifact_prefix={}/", artifacts.display())).arg(&corpus);
+    // Committed inputs, read but never written: libFuzzer writes to the first folder only.
+    let seeds = fuzz.join("seeds").join(name);
+    if seeds.is_dir() {
+        command.arg(seeds);
+    }
+    let output = stage.run(command)?;
+    match executed(&output) {
+        Some(count @ 1..) => Ok(count),
+        _ => Err(Halt::Failed(format!("{name} ended well but tried no input:\n{output}"))),
+    }
+}
+
+struct Target {
+    name: String,
+    source: PathBuf,
+}
+
+fn targets(meta: &Value) -> Vec<Target> {
+    let packages = meta["packages"].as_array().into_iter().flatten();
+    let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
+    let bins = targets.filter(|target| target["kind"][0] == "bin");
+    bins.filter_map(|target| {
+        Some(Target { name: target["name"].as_str()?.to_owned(), source: target["src_path"].as_str()?.into() })
+    })
+    .collect()
+}
+
+/// A file that no `[[bin]]` names would never run, and nobody would notice.
+fn undeclared(manifest: &Path, targets: &[Target]) -> Result<(), Halt> {
+    let folder = manifest.with_file_name("fuzz_targets");
+    let files = std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut forgotten = Vec::new();
+    for file in files {
+        let path = file?.path();
+        if path.extension().is_some_and(|extension| extension == "rs") && !targets.iter().any(|t| t.source == path) {
+            forgotten.push(format!("{} is no [[bin]] of {}\n", path.display(), manifest.display()));
+        }
+    }
+    if targets.is_empty() {
+        forgotten.push(format!("{} has no target\n", manifest.display()));
+    }
+    if forgotten.is_empty() { Ok(()) } else { Err(Halt::Failed(forgotten.concat())) }
+}
+
+fn host() -> anyhow::Result<String> {
+    let output = Command::new("rustc").arg("-vV").output().context("cannot run rustc")?;
+    let text = String::from_utf8(output.stdout)?;
+    let host = text.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc -vV names no host")?;
+    Ok(host.to_owned())
+}
+
+/// libFuzzer's last word, `stat::number_of_executed_units: 12345`.
+fn executed(output: &str) -> Option<u64> {
+    output.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_final_statistics_are_read() {
+        assert_eq!(executed("INFO: x\nstat::number_of_executed_units: 12345\nstat::peak_rss_mb: 40\n"), Some(12345));
+        assert_eq!(executed("INFO: Done 12345 runs in 2 second(s)\n"), None);
+    }
+}

@@ -1,0 +1,54 @@
+//! Does a room's source mention what it must not know?
+//!
+//! A plain search for whole words, line by line; strings count as code. Left out are what follows `//` in a line, files and
+//! folders called `tests`, and what follows `mod tests {` in a file: tests stand last.
+
+use std::path::Path;
+
+use anyhow::Context;
+
+/// Every place under `folder` that says one of `unsaid`, named relative to `root`.
+pub(super) fn faults(folder: &Path, unsaid: &[&str], root: &Path) -> anyhow::Result<Vec<String>> {
+    let mut faults = Vec::new();
+    if unsaid.is_empty() {
+        return Ok(faults);
+    }
+    let mut entries = Vec::new();
+    for entry in std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        entries.push(entry?.path());
+    }
+    entries.sort();
+    for path in entries {
+        if path.file_stem().is_some_and(|stem| stem == "tests") {
+            continue;
+        }
+        if path.is_dir() {
+            faults.extend(self::faults(&path, unsaid, root)?);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let shown = path.strip_prefix(root).unwrap_or(&path).display();
+            let line = |(line, word)| format!("{shown}:{line}: this room must not know {word} (xtask/src/layering.rs)");
+            faults.extend(said(&text, unsaid).into_iter().map(line));
+        }
+    }
+    Ok(faults)
+}
+
+/// Line numbers and words.
+pub(super) fn said<'w>(text: &str, unsaid: &[&'w str]) -> Vec<(usize, &'w str)> {
+    let code = text.lines().enumerate().take_while(|(_, line)| line.trim() != "mod tests {");
+    let code = code.map(|(at, line)| (at + 1, line.split("//").next().unwrap_or_default()));
+    code.flat_map(|(at, line)| unsaid.iter().filter(move |word| has_word(line, word)).map(move |word| (at, *word)))
+        .collect()
+}
+
+fn has_word(line: &str, word: &str) -> bool {
+    let joins = |c: char| c.is_alphanumeric() || c == '_';
+    // A word such as `tokio::` ends by itself.
+    let open_end = word.ends_with(|c| !joins(c));
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].ends_with(joins);
+        let after = line[at + word.len()..].starts_with(joins);
+        !before && (open_end || !after)
+    })
+}

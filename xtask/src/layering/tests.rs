@@ -1,0 +1,131 @@
+//! Workspaces that must be refused, and their neighbours that must not.
+
+use serde_json::json;
+
+use super::{arrows, members, sources};
+
+/// A workspace of one crate with one dependency: `kind` is cargo's own word, empty for a normal one.
+#[track_caller]
+fn check(cases: &[(&str, &str, &str, &str, Option<&str>)]) {
+    for (why, name, kind, need, want) in cases {
+        let kind = if kind.is_empty() { json!(null) } else { json!(kind) };
+        let meta = json!({ "packages": [{
+            "name": name,
+            "manifest_path": "/x/Cargo.toml",
+            "dependencies": [{ "name": need, "kind": kind, "rename": "innocent" }],
+        }] });
+        let faults = arrows(&members(&meta).unwrap());
+        match want {
+            None => assert!(faults.is_empty(), "{why}: {faults:?}"),
+            Some(want) => assert!(faults.len() == 1 && faults[0].contains(want), "{why}: {faults:?}"),
+        }
+    }
+}
+
+#[test]
+fn arrows_between_our_crates() {
+    check(&[
+        ("an arrow of the map", "causeway-engine", "", "causeway-h1", None),
+        ("the same, for a build script", "causeway-engine", "build", "causeway-h1", None),
+        ("the top joins all", "causeway", "", "causeway-modules", None),
+        ("an arrow turned round", "causeway-h1", "", "causeway-engine", Some("h1 must not depend on engine")),
+        (
+            "turned round in a build script",
+            "causeway-h1",
+            "build",
+            "causeway-engine",
+            Some("h1 must not depend on engine"),
+        ),
+        ("the lowest room", "causeway-message", "", "causeway-progress", Some("message must not depend on progress")),
+        ("config meets modules by name", "causeway-config", "", "causeway-modules", Some("must not depend on modules")),
+        (
+            "the engine never names a module",
+            "causeway-engine",
+            "",
+            "causeway-modules",
+            Some("must not depend on modules"),
+        ),
+        (
+            "the profiler knows no HTTP",
+            "causeway-causal",
+            "",
+            "causeway-message",
+            Some("causal must not depend on message"),
+        ),
+        ("xtask builds alone", "xtask", "", "causeway-progress", Some("xtask must not depend on progress")),
+        ("nobody builds on xtask", "causeway", "", "xtask", Some("causeway must not depend on xtask")),
+    ]);
+}
+
+#[test]
+fn test_helpers_are_for_tests() {
+    check(&[
+        ("a module's tests", "causeway-modules", "dev", "causeway-testkit", None),
+        ("a module", "causeway-modules", "", "causeway-testkit", Some("modules must not depend on testkit")),
+        (
+            "the wildcard does not cover it",
+            "causeway",
+            "",
+            "causeway-testkit",
+            Some("causeway must not depend on testkit"),
+        ),
+        ("the top's tests", "causeway", "dev", "causeway-testkit", None),
+        ("config's tests need some module", "causeway-config", "dev", "causeway-modules", None),
+        (
+            "tests below know nothing above",
+            "causeway-message",
+            "dev",
+            "causeway-h1",
+            Some("message's tests must not use h1"),
+        ),
+    ]);
+}
+
+#[test]
+fn third_party_absences() {
+    check(&[
+        ("no reactor in a machine", "causeway-h1", "", "tokio", Some("h1 must not depend on tokio")),
+        ("no system call in the vocabulary", "causeway-message", "", "libc", Some("message must not depend on libc")),
+        ("no reactor in the chain", "causeway-pipeline", "", "tokio", Some("pipeline must not depend on tokio")),
+        ("no socket in a handler", "causeway-modules", "", "socket2", Some("modules must not depend on socket2")),
+        ("files are a handler's business", "causeway-modules", "", "rustix", None),
+        ("tests may", "causeway-h1", "dev", "tokio", None),
+        ("a crate whose name only begins so", "causeway-h1", "", "tokio-free", None),
+    ]);
+}
+
+#[test]
+fn a_crate_without_a_room_is_told_where_to_go() {
+    check(&[("", "causeway-attic", "", "serde", Some("attic has no room: say in xtask/src/layering.rs"))]);
+}
+
+#[test]
+fn a_package_that_cannot_be_read_is_an_error() {
+    assert!(members(&json!({ "packages": [{ "name": "x", "manifest_path": "/x/Cargo.toml" }] })).is_err());
+    assert!(members(&json!({})).is_err());
+}
+
+#[test]
+fn words_in_source() {
+    let said = |text: &str| sources::said(text, &["Mutex", "Instant::now", "tokio::"]);
+    assert_eq!(
+        said("use std::sync::{Arc, Mutex};\nlet t = std::time::Instant::now();"),
+        [(1, "Mutex"), (2, "Instant::now")]
+    );
+    assert_eq!(said("use tokio::net;"), [(1, "tokio::")]);
+    assert_eq!(said("struct MutexFree; // like a Mutex\n/// `tokio::spawn`\nfn my_tokio::x"), []);
+    assert_eq!(said("fn f() {}\n#[cfg(test)]\nmod tests {\n    use std::sync::Mutex;\n}"), []);
+}
+
+#[test]
+fn files_are_searched_and_tests_left_out() {
+    let folder = std::env::temp_dir().join(format!("layering-{}", std::process::id()));
+    std::fs::create_dir_all(folder.join("inner/tests")).unwrap();
+    for file in ["lib.rs", "tests.rs", "inner/a.rs", "inner/tests/b.rs", "inner/notes.md"] {
+        std::fs::write(folder.join(file), "\nstatic M: Mutex<u8>;").unwrap();
+    }
+    let faults = sources::faults(&folder, &["Mutex"], &folder).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(faults.len(), 2, "{faults:?}");
+    assert!(faults[0].starts_with("inner/a.rs:2:") && faults[1].starts_with("lib.rs:2:"), "{faults:?}");
+}

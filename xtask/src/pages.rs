@@ -1,0 +1,244 @@
+//! Do the server's pages look and behave right in a real browser?
+//!
+//! Every page, light and dark, on a phone and on a desk: no console error, no uncaught exception, no dialog, no request to
+//! another origin, no sideways scroll. Then what the page is for: [`listing`] sorts and follows links. Screenshots go to
+//! `target/pages/`, for a person's eye.
+//!
+//! - [`devtools`]: Chromium, driven through the DevTools protocol
+//! - [`listing`]: a folder that is sorted, and one with hostile file names
+
+mod devtools;
+mod listing;
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use anyhow::Context;
+use serde_json::{Value, json};
+
+use crate::report::{Done, Halt};
+use crate::server::{Server, binary, free_address};
+use crate::stage::Stage;
+use crate::steps::House;
+use crate::tools;
+use devtools::{Browser, Tab};
+
+/// How a visitor sees a page.
+#[derive(Clone, Copy)]
+struct View {
+    theme: &'static str,
+    width: u32,
+}
+
+const VIEWS: [View; 4] = [
+    View { theme: "light", width: 390 },
+    View { theme: "light", width: 1280 },
+    View { theme: "dark", width: 390 },
+    View { theme: "dark", width: 1280 },
+];
+
+/// Below this a view is a phone's: touch, overlay scroll bars, and a layout that asks for the viewport's width.
+const PHONE_WIDTH_MAX: u32 = 600;
+
+/// What is done on a page once it stands; complaints go into the list.
+type Act<'a> = &'a dyn Fn(&mut Tab<'_>, View, &mut Vec<String>) -> anyhow::Result<()>;
+
+/// `./test pages`
+pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
+    let chromium = tools::CHROMIUM.need(stage, house)?;
+    let causeway = binary(stage, house)?;
+
+    let welcome_at = free_address()?;
+    let mut run = Command::new(&causeway);
+    run.args(["run", "--listen", &welcome_at.to_string()]);
+    let welcome = Server::start(run, &house.scratch("welcome")?, welcome_at)?;
+
+    let folder = house.scratch("listing")?;
+    let (sorted, hostile) = (folder.join("sorted"), folder.join("hostile"));
+    listing::fill_sorted(&sorted)?;
+    listing::fill_hostile(&hostile)?;
+    let listing_at = free_address()?;
+    let mut browse = Command::new(&causeway);
+    browse.args(["file-server", "--browse", "--listen", &listing_at.to_string(), "--root"]).arg(&folder);
+    // Not at home in the folder it shows, where it might leave files of its own.
+    let files = Server::start(browse, &house.scratch("file-server")?, listing_at)?;
+
+    let shots = house.target.join("pages");
+    let mut browser = Browser::start(&chromium, &house.scratch("chromium")?)?;
+    let listing = format!("http://{listing_at}");
+    let pages: [(&str, String, Act); 4] = [
+        ("welcome", format!("http://{welcome_at}/"), &|_, _, _| Ok(())),
+        ("listing", format!("{listing}/"), &|_, _, _| Ok(())),
+        ("sorted", format!("{listing}/sorted/"), &listing::check_sorting),
+        ("hostile", format!("{listing}/hostile/"), &listing::check_names),
+    ];
+    let mut complaints = Vec::new();
+    for (name, url, act) in &pages {
+        for view in VIEWS {
+            stage.note(&format!("{name}, {} {}", view.theme, view.width));
+            complaints.extend(visit(&mut browser, name, url, view, *act, &shots)?);
+        }
+    }
+    if complaints.is_empty() {
+        return Ok(Done::saying(format!("{} pages in {} views", pages.len(), VIEWS.len())));
+    }
+    complaints.extend([format!("log of run:\n{}", welcome.log()), format!("log of file-server:\n{}", files.log())]);
+    Err(Halt::Failed(complaints.join("\n")))
+}
+
+/// `cargo xtask pages URL…`: the checks that hold for any page, on pages served by someone else.
+pub(crate) fn main(urls: &[String]) -> anyhow::Result<ExitCode> {
+    let house = House::find(false)?;
+    let mut stage = Stage::begin("pages");
+    let chromium = match tools::CHROMIUM.need(&mut stage, &house) {
+        Ok(path) => path,
+        Err(Halt::Failed(why) | Halt::Lacks(why) | Halt::Nothing(why)) => anyhow::bail!(why),
+    };
+    let mut browser = Browser::start(&chromium, &house.scratch("chromium")?)?;
+    let mut complaints = Vec::new();
+    for (at, url) in urls.iter().enumerate() {
+        for view in VIEWS {
+            let name = format!("url-{}", at + 1);
+            complaints.extend(visit(&mut browser, &name, url, view, &|_, _, _| Ok(()), &house.target.join("pages"))?);
+        }
+    }
+    stage.clear();
+    complaints.iter().for_each(|complaint| println!("{complaint}"));
+    Ok(if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Opens a page in a fresh tab, looks at it, acts on it, and says what was wrong.
+fn visit(
+    browser: &mut Browser,
+    name: &str,
+    url: &str,
+    view: View,
+    act: Act,
+    shots: &Path,
+) -> anyhow::Result<Vec<String>> {
+    let place = format!("{name}, {} {}", view.theme, view.width);
+    let mut complaints = Vec::new();
+    let mut tab = browser.open().with_context(|| place.clone())?;
+    let visited = look(&mut tab, name, url, view, act, shots, &mut complaints);
+    if let Err(error) = visited {
+        complaints.push(format!("{error:#}"));
+    }
+    complaints.extend(heard(&tab.take_events(), origin(url)));
+    tab.close()?;
+    Ok(complaints.into_iter().map(|complaint| format!("{place}: {complaint}")).collect())
+}
+
+fn look(
+    tab: &mut Tab<'_>,
+    name: &str,
+    url: &str,
+    view: View,
+    act: Act,
+    shots: &Path,
+    complaints: &mut Vec<String>,
+) -> anyhow::Result<()> {
+    let phone = view.width < PHONE_WIDTH_MAX;
+    let size = json!({ "width": view.width, "height": 800, "deviceScaleFactor": 1, "mobile": phone });
+    tab.call("Emulation.setDeviceMetricsOverride", size)?;
+    let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": view.theme }] });
+    tab.call("Emulation.setEmulatedMedia", features)?;
+    tab.go(url)?;
+    let status = tab.evaluate("performance.getEntriesByType('navigation')[0].responseStatus")?;
+    if status != 200 {
+        complaints.push(format!("the page answers {status}"));
+    }
+    let png = tab.screenshot()?;
+    std::fs::create_dir_all(shots)?;
+    std::fs::write(shots.join(format!("{name}-{}-{}.png", view.theme, view.width)), png)?;
+    let width = tab.evaluate("document.documentElement.scrollWidth")?.as_u64().unwrap_or(u64::MAX);
+    if width > u64::from(view.width) {
+        complaints.push(format!("scrolls sideways: its content is {width} px wide"));
+    }
+    act(tab, view, complaints)
+}
+
+/// Scheme, host and port of a URL.
+fn origin(url: &str) -> &str {
+    let from = url.find("://").map_or(0, |at| at + 3);
+    url[from..].find(['/', '?', '#']).map_or(url, |at| &url[..from + at])
+}
+
+/// What the browser told of its own accord that a page of ours must not cause.
+fn heard(events: &[Value], origin: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for event in events {
+        let said = &event["params"];
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        match event["method"].as_str().unwrap_or_default() {
+            "Runtime.exceptionThrown" => {
+                let details = &said["exceptionDetails"];
+                let thrown = &details["exception"]["description"];
+                complaints
+                    .push(format!("uncaught: {}", text(if thrown.is_null() { &details["text"] } else { thrown })));
+            }
+            "Runtime.consoleAPICalled" if said["type"] == "error" || said["type"] == "assert" => {
+                let words = said["args"].as_array().into_iter().flatten();
+                let words: Vec<String> =
+                    words.map(|word| text(word.get("value").unwrap_or(&word["description"]))).collect();
+                complaints.push(format!("console error: {}", words.join(" ")));
+            }
+            "Log.entryAdded" if said["entry"]["level"] == "error" => {
+                complaints.push(format!(
+                    "console error: {} {}",
+                    text(&said["entry"]["text"]),
+                    text(&said["entry"]["url"])
+                ));
+            }
+            "Page.javascriptDialogOpening" => complaints.push(format!("opens a dialog: {}", text(&said["message"]))),
+            "Network.requestWillBeSent" => complaints.extend(foreign(&text(&said["request"]["url"]), origin)),
+            "Network.webSocketCreated" => complaints.extend(foreign(&text(&said["url"]), origin)),
+            _ => {}
+        }
+    }
+    complaints
+}
+
+fn foreign(url: &str, at_home: &str) -> Option<String> {
+    // What a URL holds itself leaves the machine no more than the page does.
+    let inside = url.starts_with("data:") || url.starts_with("blob:");
+    (!inside && origin(url) != at_home).then(|| format!("asks another origin: {url}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins() {
+        assert_eq!(origin("http://localhost:8080/a/b"), "http://localhost:8080");
+        assert_eq!(origin("http://localhost:8080?x"), "http://localhost:8080");
+        assert_eq!(origin("http://localhost:80801/"), "http://localhost:80801");
+        assert_eq!(foreign("http://a:80/x", "http://a:80"), None);
+        assert_eq!(foreign("data:image/png;base64,", "http://a:80"), None);
+        assert!(foreign("http://a:80.example/x", "http://a:80").is_some());
+        assert!(foreign("https://a:80/x", "http://a:80").is_some());
+    }
+
+    #[test]
+    fn events_become_complaints() {
+        let event = |method: &str, params: Value| json!({ "method": method, "params": params });
+        let bad = [
+            event("Runtime.exceptionThrown", json!({ "exceptionDetails": { "text": "Uncaught x" } })),
+            event("Runtime.consoleAPICalled", json!({ "type": "error", "args": [{ "value": "no" }] })),
+            event("Log.entryAdded", json!({ "entry": { "level": "error", "text": "404", "url": "/x.css" } })),
+            event("Page.javascriptDialogOpening", json!({ "message": "1" })),
+            event("Network.requestWillBeSent", json!({ "request": { "url": "http://fonts.example/a" } })),
+            event("Network.webSocketCreated", json!({ "url": "ws://a/live" })),
+        ];
+        for one in &bad {
+            assert_eq!(heard(std::slice::from_ref(one), "http://a").len(), 1, "{one}");
+        }
+        let good = [
+            event("Runtime.consoleAPICalled", json!({ "type": "log", "args": [{ "value": "hello" }] })),
+            event("Log.entryAdded", json!({ "entry": { "level": "warning", "text": "slow" } })),
+            event("Network.requestWillBeSent", json!({ "request": { "url": "http://a/style.css" } })),
+            event("Page.loadEventFired", json!({})),
+        ];
+        assert_eq!(heard(&good, "http://a"), Vec::<String>::new());
+    }
+}

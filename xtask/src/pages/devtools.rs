@@ -1,0 +1,249 @@
+//! How is a Chromium asked to do something, and how does it answer?
+//!
+//! The DevTools protocol over `--remote-debugging-pipe`: JSON messages, each ended by a zero octet, on descriptors 3 and 4.
+//! A pipe needs no port, no WebSocket, and the browser ends with us.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Value, json};
+
+/// The longest a browser on a busy machine takes for one thing.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// How long a page may go on drawing and complaining after it says that it has loaded.
+const SETTLE: Duration = Duration::from_millis(150);
+
+/// A headless browser without memory: its profile is empty at the start.
+pub(super) struct Browser {
+    child: Child,
+    /// `None` once we hang up.
+    orders: Option<ChildStdin>,
+    messages: Receiver<Value>,
+    events: VecDeque<Value>,
+    last_id: u64,
+}
+
+impl Browser {
+    /// `folder` is empty and becomes the profile.
+    pub(super) fn start(chromium: &Path, folder: &Path) -> anyhow::Result<Self> {
+        // Rust hands a child only descriptors 0 to 2, so a shell moves the first two up.
+        let mut command = Command::new("sh");
+        command.args(["-c", r#"exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null"#]).arg(chromium);
+        command.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]);
+        command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
+        command.args(["--disable-dev-shm-usage", "--remote-debugging-pipe", "about:blank"]);
+        command.arg(format!("--user-data-dir={}", folder.display()));
+        let log = folder.with_extension("log");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(File::create(&log)?);
+        let mut child = command.spawn().context("cannot start chromium")?;
+        let orders = child.stdin.take();
+        let answers = child.stdout.take().context("chromium has no output")?;
+        let (sender, messages) = mpsc::channel();
+        std::thread::spawn(move || read(answers, &sender));
+        let mut browser = Self { child, orders, messages, events: VecDeque::new(), last_id: 0 };
+        browser.call(None, "Browser.getVersion", json!({})).with_context(|| {
+            format!("chromium does not answer: {}", std::fs::read_to_string(&log).unwrap_or_default())
+        })?;
+        Ok(browser)
+    }
+
+    /// A new empty tab that reports what happens in it.
+    pub(super) fn open(&mut self) -> anyhow::Result<Tab<'_>> {
+        let made = self.call(None, "Target.createTarget", json!({ "url": "about:blank" }))?;
+        let target = made["targetId"].as_str().context("a tab without id")?.to_owned();
+        let attached = self.call(None, "Target.attachToTarget", json!({ "targetId": target, "flatten": true }))?;
+        let session = attached["sessionId"].as_str().context("a tab without session")?.to_owned();
+        let mut tab = Tab { browser: self, target, session };
+        for domain in ["Page", "Runtime", "Log", "Network"] {
+            tab.call(&format!("{domain}.enable"), json!({}))?;
+        }
+        tab.call("Page.setLifecycleEventsEnabled", json!({ "enabled": true }))?;
+        tab.take_events();
+        Ok(tab)
+    }
+
+    fn call(&mut self, session: Option<&str>, method: &str, params: Value) -> anyhow::Result<Value> {
+        let id = self.send(session, method, params)?;
+        let until = Instant::now() + ANSWER_MAX;
+        loop {
+            let message = self.receive(until).with_context(|| format!("{method} was not answered"))?;
+            if message["id"] == id {
+                if let Some(error) = message.get("error") {
+                    bail!("{method}: {error}");
+                }
+                return Ok(message["result"].clone());
+            }
+            self.keep(message)?;
+        }
+    }
+
+    fn send(&mut self, session: Option<&str>, method: &str, params: Value) -> anyhow::Result<u64> {
+        self.last_id += 1;
+        let mut message = json!({ "id": self.last_id, "method": method, "params": params });
+        if let Some(session) = session {
+            message["sessionId"] = json!(session);
+        }
+        let mut octets = serde_json::to_vec(&message)?;
+        octets.push(0);
+        self.orders.as_mut().context("chromium was let go")?.write_all(&octets).context("chromium is gone")?;
+        Ok(self.last_id)
+    }
+
+    fn receive(&mut self, until: Instant) -> anyhow::Result<Value> {
+        Ok(self.messages.recv_timeout(until.saturating_duration_since(Instant::now()))?)
+    }
+
+    /// Events are kept for whoever asks; a late answer to a [`send`](Self::send) is dropped.
+    fn keep(&mut self, message: Value) -> anyhow::Result<()> {
+        if message["method"] == "Page.javascriptDialogOpening" {
+            // A dialog stops the page, and with it the answer that we wait for.
+            let session = message["sessionId"].as_str().map(str::to_owned);
+            self.send(session.as_deref(), "Page.handleJavaScriptDialog", json!({ "accept": true }))?;
+        }
+        if message.get("method").is_some() {
+            self.events.push_back(message);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.send(None, "Browser.close", json!({}));
+        self.orders = None;
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(5) {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read(answers: ChildStdout, sender: &mpsc::Sender<Value>) {
+    let mut answers = BufReader::new(answers);
+    let mut message = Vec::new();
+    while let Ok(1..) = answers.read_until(0, &mut message) {
+        let parsed = serde_json::from_slice(message.strip_suffix(&[0]).unwrap_or(&message));
+        message.clear();
+        let Ok(value) = parsed else { return };
+        if sender.send(value).is_err() {
+            return;
+        }
+    }
+}
+
+fn is_load(event: &Value) -> bool {
+    event["method"] == "Page.lifecycleEvent" && event["params"]["name"] == "load"
+}
+
+/// One tab.
+pub(super) struct Tab<'b> {
+    browser: &'b mut Browser,
+    target: String,
+    session: String,
+}
+
+impl Tab<'_> {
+    pub(super) fn call(&mut self, method: &str, params: Value) -> anyhow::Result<Value> {
+        self.browser.call(Some(&self.session), method, params)
+    }
+
+    /// Opens a URL and waits until it stands.
+    pub(super) fn go(&mut self, url: &str) -> anyhow::Result<()> {
+        let answer = self.call("Page.navigate", json!({ "url": url }))?;
+        if let Some(error) = answer["errorText"].as_str() {
+            bail!("cannot open {url}: {error}");
+        }
+        // Not just any load: that of the empty page before may be told late.
+        let loader = &answer["loaderId"];
+        if !self.wait(ANSWER_MAX, |event| is_load(event) && event["params"]["loaderId"] == *loader)? {
+            bail!("{url} does not finish loading");
+        }
+        self.settle()
+    }
+
+    /// Waits until a page that a click led to stands, or for `limit`: it may have led nowhere.
+    pub(super) fn follow(&mut self, limit: Duration) -> anyhow::Result<()> {
+        self.wait(limit, is_load)?;
+        self.settle()
+    }
+
+    fn settle(&mut self) -> anyhow::Result<()> {
+        self.wait(SETTLE, |_| false).map(drop)
+    }
+
+    /// Reads events until one fits, which is taken out.
+    fn wait(&mut self, limit: Duration, fits: impl Fn(&Value) -> bool) -> anyhow::Result<bool> {
+        let until = Instant::now() + limit;
+        loop {
+            if let Some(at) =
+                self.browser.events.iter().position(|event| event["sessionId"] == *self.session && fits(event))
+            {
+                self.browser.events.remove(at);
+                return Ok(true);
+            }
+            match self.browser.receive(until) {
+                Ok(message) => self.browser.keep(message)?,
+                Err(_) if Instant::now() >= until => return Ok(false),
+                Err(error) => return Err(error.context("chromium is gone")),
+            }
+        }
+    }
+
+    /// The value of a JavaScript expression; a promise is awaited.
+    pub(super) fn evaluate(&mut self, expression: &str) -> anyhow::Result<Value> {
+        let params = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        let answer = self.call("Runtime.evaluate", params)?;
+        if let Some(thrown) = answer.get("exceptionDetails") {
+            bail!("{expression}: {}", thrown["exception"]["description"].as_str().unwrap_or("threw"));
+        }
+        Ok(answer["result"]["value"].clone())
+    }
+
+    /// Presses and releases the left button in the middle of what the selector names, so that something invisible or
+    /// covered does not count as clickable. False when it has no size.
+    pub(super) fn click(&mut self, selector: &str) -> anyhow::Result<bool> {
+        let quoted = json!(selector);
+        let middle = self.evaluate(&format!(
+            "(() => {{ const it = document.querySelector({quoted}); if (!it) return null; it.scrollIntoView({{ block: \
+             'center' }}); const box = it.getBoundingClientRect(); return box.width && box.height ? [box.x + box.width / 2, \
+             box.y + box.height / 2] : null }})()"
+        ))?;
+        let (Some(x), Some(y)) = (middle[0].as_f64(), middle[1].as_f64()) else { return Ok(false) };
+        for kind in ["mousePressed", "mouseReleased"] {
+            let params = json!({ "type": kind, "x": x, "y": y, "button": "left", "clickCount": 1 });
+            self.call("Input.dispatchMouseEvent", params)?;
+        }
+        Ok(true)
+    }
+
+    /// The page from top to bottom, as PNG.
+    pub(super) fn screenshot(&mut self) -> anyhow::Result<Vec<u8>> {
+        let answer = self.call("Page.captureScreenshot", json!({ "format": "png", "captureBeyondViewport": true }))?;
+        BASE64_STANDARD.decode(answer["data"].as_str().unwrap_or_default()).context("a screenshot that is no base64")
+    }
+
+    /// All that happened in this tab since the last call, less what was waited for.
+    pub(super) fn take_events(&mut self) -> Vec<Value> {
+        let (mine, others): (Vec<_>, Vec<_>) =
+            self.browser.events.drain(..).partition(|event| event["sessionId"] == *self.session);
+        self.browser.events = others.into();
+        mine
+    }
+
+    pub(super) fn close(self) -> anyhow::Result<()> {
+        self.browser.call(None, "Target.closeTarget", json!({ "targetId": self.target })).map(drop)
+    }
+}

@@ -1,0 +1,137 @@
+//! What did each step come to, and what is said at the end?
+
+use std::fmt;
+use std::time::Duration;
+
+/// A step that ran to its end and found nothing wrong.
+#[derive(Default)]
+pub(crate) struct Done {
+    /// Half a line for the summary; may be empty.
+    pub(crate) detail: String,
+    /// What the step's own tests said.
+    pub(crate) tally: Tally,
+}
+
+impl Done {
+    /// Counts the `test result:` lines of a cargo run.
+    pub(crate) fn counted(output: &str) -> Self {
+        let tally = Tally::of(output);
+        Self { detail: format!("{} tests", tally.passed), tally }
+    }
+
+    pub(crate) fn saying(detail: impl Into<String>) -> Self {
+        Self { detail: detail.into(), ..Self::default() }
+    }
+}
+
+/// Why a step did not get to [`Done`].
+pub(crate) enum Halt {
+    /// Something is wrong; the text is everything that was printed.
+    Failed(String),
+    /// A tool, or a part of this repository, is not there. Skipped by hand, a failure with CI=true.
+    Lacks(String),
+    /// Needs something from outside that nobody promised; skipped everywhere.
+    Nothing(String),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Halt {
+    fn from(error: E) -> Self {
+        Self::Failed(format!("{:#}\n", error.into()))
+    }
+}
+
+/// Counts of single tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+    pub(crate) skipped: u64,
+}
+
+impl Tally {
+    /// Sums lines such as `test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; …`. Filtered tests
+    /// were not asked for and do not count.
+    pub(crate) fn of(output: &str) -> Self {
+        let mut sum = Self::default();
+        for line in output.lines().filter(|line| line.starts_with("test result: ")) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            for pair in words.windows(2) {
+                let Ok(count) = pair[0].parse::<u64>() else { continue };
+                match pair[1] {
+                    "passed;" => sum.passed += count,
+                    "failed;" => sum.failed += count,
+                    "ignored;" => sum.skipped += count,
+                    _ => {}
+                }
+            }
+        }
+        sum
+    }
+}
+
+/// One line of the summary.
+pub(crate) struct Row {
+    pub(crate) step: &'static str,
+    pub(crate) verdict: Verdict,
+    pub(crate) took: Duration,
+    pub(crate) tally: Tally,
+}
+
+pub(crate) enum Verdict {
+    Passed(String),
+    Failed,
+    Skipped(String),
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (word, text) = match &self.verdict {
+            Verdict::Passed(detail) => ("ok", detail.as_str()),
+            Verdict::Failed => ("FAILED", ""),
+            Verdict::Skipped(why) => ("skipped", why.as_str()),
+        };
+        let line = format!("{word:<8}{:<12}{:>6.1} s  {text}", self.step, self.took.as_secs_f64());
+        f.write_str(line.trim_end())
+    }
+}
+
+/// Steps and their single tests together; a failed test counts beside its failed step.
+pub(crate) fn total(rows: &[Row]) -> Tally {
+    let mut sum = Tally::default();
+    for row in rows {
+        sum.passed += row.tally.passed;
+        sum.failed += row.tally.failed;
+        sum.skipped += row.tally.skipped;
+        match row.verdict {
+            Verdict::Passed(_) => sum.passed += 1,
+            Verdict::Failed => sum.failed += 1,
+            Verdict::Skipped(_) => sum.skipped += 1,
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn result_lines_are_summed_and_other_lines_are_not() {
+        let output = "running 2 tests\n\
+            test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.00s\n\
+            it said: test result: ok. 9 passed; 9 failed;\n\
+            test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n";
+        assert_eq!(Tally::of(output), Tally { passed: 6, failed: 2, skipped: 1 });
+    }
+
+    #[test]
+    fn a_total_counts_steps_and_tests() {
+        let row = |verdict, tally| Row { step: "x", verdict, took: Duration::ZERO, tally };
+        let rows = [
+            row(Verdict::Passed(String::new()), Tally { passed: 3, failed: 0, skipped: 1 }),
+            row(Verdict::Failed, Tally { passed: 0, failed: 2, skipped: 0 }),
+            row(Verdict::Skipped("no tool".into()), Tally::default()),
+        ];
+        assert_eq!(total(&rows), Tally { passed: 4, failed: 3, skipped: 2 });
+    }
+}

@@ -1,0 +1,76 @@
+//! How does a step get a running server of ours, and how does it surely end?
+
+use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+use crate::report::Halt;
+use crate::stage::Stage;
+use crate::steps::{House, metadata};
+
+const START_MAX: Duration = Duration::from_secs(10);
+
+/// The release binary, built now; `CAUSEWAY_BIN` names another one to test instead.
+pub(crate) fn binary(stage: &mut Stage, house: &House) -> Result<PathBuf, Halt> {
+    if let Some(path) = std::env::var_os("CAUSEWAY_BIN") {
+        return Ok(path.into());
+    }
+    let meta = metadata(None)?;
+    let targets = meta["packages"].as_array().into_iter().flatten().flat_map(|package| package["targets"].as_array());
+    if !targets.flatten().any(|target| target["name"] == "causeway" && target["kind"][0] == "bin") {
+        return Err(Halt::Lacks("the workspace builds no binary called causeway".into()));
+    }
+    stage.run(house.cargo(&["build", "--release", "--package", "causeway", "--bin", "causeway"]))?;
+    Ok(house.target.join("release/causeway"))
+}
+
+/// A loopback address on which nobody listens at this moment.
+pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+}
+
+/// A child process that listens; dropped, it is killed.
+pub(crate) struct Server {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Starts in `folder`, which is its home too: it shall neither read nor leave anything elsewhere. Its output goes to
+    /// `server.log` beside the folder. Returns once `address` accepts.
+    pub(crate) fn start(mut command: Command, folder: &Path, address: SocketAddr) -> anyhow::Result<Self> {
+        let log = folder.with_extension("server.log");
+        let out = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        command.current_dir(folder).env("HOME", folder).env_remove("XDG_CONFIG_HOME").env_remove("XDG_DATA_HOME");
+        command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
+        let child = command.spawn().with_context(|| format!("cannot run {}", command.get_program().display()))?;
+        let mut server = Self { child, log };
+        let begun = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            if let Some(status) = server.child.try_wait()? {
+                bail!("{command:?} ended at once ({status}):\n{}", server.log());
+            }
+            if begun.elapsed() > START_MAX {
+                bail!("{command:?} does not listen on {address} after {START_MAX:?}:\n{}", server.log());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(server)
+    }
+
+    /// What it printed so far.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,190 @@
+//! How does one command of a step run, so that a person sees it live and a failure is shown whole?
+//!
+//! On a terminal one line is rewritten; elsewhere a line comes every half minute.
+
+use std::io::{IsTerminal, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use crate::report::Halt;
+
+/// No single command may take longer: a hanging test shall fail, not hold the machine. A first release build of everything
+/// on two slow cores is the longest honest case.
+const COMMAND_SECONDS_MAX: u64 = 20 * 60;
+const HEARTBEAT: Duration = Duration::from_secs(30);
+const LAST_LINE_CHARS_MAX: usize = 90;
+
+/// One running step: where its progress goes.
+pub(crate) struct Stage {
+    step: &'static str,
+    begun: Instant,
+    spoken: Instant,
+    terminal: bool,
+}
+
+impl Stage {
+    pub(crate) fn begin(step: &'static str) -> Self {
+        let now = Instant::now();
+        let stage = Self { step, begun: now, spoken: now, terminal: std::io::stdout().is_terminal() };
+        if !stage.terminal {
+            println!("{step} …");
+        }
+        stage
+    }
+
+    pub(crate) fn took(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Shows what the step is at.
+    pub(crate) fn note(&mut self, text: &str) {
+        let text: String = text.chars().filter(|c| !c.is_control()).take(LAST_LINE_CHARS_MAX).collect();
+        if self.terminal {
+            print!("\r\x1b[2K{} … {} s  {text}", self.step, self.begun.elapsed().as_secs());
+            let _ = std::io::stdout().flush();
+        } else if self.spoken.elapsed() >= HEARTBEAT {
+            self.spoken = Instant::now();
+            println!("{} … {} s  {text}", self.step, self.begun.elapsed().as_secs());
+        }
+    }
+
+    /// Takes the progress line away, so that a verdict can stand in its place.
+    pub(crate) fn clear(&self) {
+        if self.terminal {
+            print!("\r\x1b[2K");
+        }
+    }
+
+    /// Runs to the end; both outputs in the order they came. A status other than 0 is [`Halt::Failed`] with all of it.
+    pub(crate) fn run(&mut self, command: Command) -> Result<String, Halt> {
+        let shown = show(&command);
+        let (status, output) = self.finish(command).with_context(|| format!("cannot run: {shown}"))?;
+        match status {
+            Some(status) if status.success() => Ok(output),
+            Some(status) => Err(Halt::Failed(format!("$ {shown}\n{output}({status})\n"))),
+            None => Err(Halt::Failed(format!("$ {shown}\n{output}(ended by us after {COMMAND_SECONDS_MAX} s)\n"))),
+        }
+    }
+
+    /// `None` for the status when the command had to be ended.
+    fn finish(&mut self, mut command: Command) -> anyhow::Result<(Option<ExitStatus>, String)> {
+        let (mut reader, writer) = std::io::pipe()?;
+        command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+        let mut child = command.spawn()?;
+        drop(command); // It holds the pipe's writing end, which must close with the child's.
+        let (sender, pieces) = mpsc::channel::<Vec<u8>>();
+        std::thread::spawn(move || {
+            let mut piece = [0; 8192];
+            while let Ok(count @ 1..) = reader.read(&mut piece) {
+                if sender.send(piece[..count].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+
+        let begun = Instant::now();
+        let mut output = Vec::new();
+        let mut status = None;
+        loop {
+            match pieces.recv_timeout(Duration::from_millis(200)) {
+                Ok(piece) => output.extend_from_slice(&piece),
+                Err(RecvTimeoutError::Disconnected) => {
+                    status = Some(child.wait()?);
+                    break;
+                }
+                // The child is gone and nobody has written for a while: a grandchild may hold the pipe open for ever.
+                Err(RecvTimeoutError::Timeout) if status.is_some() => break,
+                Err(RecvTimeoutError::Timeout) => status = child.try_wait()?,
+            }
+            if begun.elapsed().as_secs() > COMMAND_SECONDS_MAX && status.is_none() {
+                end_tree(&mut child);
+                break;
+            }
+            self.note(&last_line(&output));
+        }
+        Ok((status, String::from_utf8_lossy(&output).into_owned()))
+    }
+}
+
+fn last_line(output: &[u8]) -> String {
+    let tail = &output[output.len().saturating_sub(1000)..];
+    String::from_utf8_lossy(tail).lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned()
+}
+
+fn show(command: &Command) -> String {
+    let settings = command
+        .get_envs()
+        .filter_map(|(name, value)| Some(format!("{}='{}'", name.to_string_lossy(), value?.to_string_lossy())));
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    settings.chain(words.map(|word| word.to_string_lossy().into_owned())).collect::<Vec<_>>().join(" ")
+}
+
+/// Ends a child of ours with all that it started: cargo does not take its test binary along when it is killed alone.
+fn end_tree(child: &mut Child) {
+    let parents: Vec<(u32, u32)> = std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let id = entry.file_name().to_str()?.parse().ok()?;
+            let stat = std::fs::read_to_string(PathBuf::from("/proc").join(entry.file_name()).join("stat")).ok()?;
+            // The name in parentheses may hold spaces; the parent is the second word after it.
+            let parent = stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()?;
+            Some((id, parent))
+        })
+        .collect();
+    let mut ours = vec![child.id()];
+    let mut at = 0;
+    while at < ours.len() {
+        let above = ours[at];
+        ours.extend(parents.iter().filter(|(_, parent)| *parent == above).map(|(id, _)| *id));
+        at += 1;
+    }
+    let ids: Vec<String> = ours.iter().map(u32::to_string).collect();
+    let _ = Command::new("sh").arg("-c").arg(format!("kill -KILL {}", ids.join(" "))).status();
+    let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str) -> Result<String, Halt> {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(script);
+        Stage { step: "test", begun: Instant::now(), spoken: Instant::now(), terminal: false }.run(command)
+    }
+
+    #[test]
+    fn output_is_kept_in_order_and_a_bad_status_is_a_failure() {
+        assert!(matches!(sh("echo a; echo b >&2; echo c"), Ok(text) if text == "a\nb\nc\n"));
+        assert!(matches!(sh("echo why; exit 3"), Err(Halt::Failed(text)) if text.contains("why\n(exit status: 3)")));
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let halt = Stage::begin("test").run(Command::new("no-such-program-here"));
+        assert!(matches!(halt, Err(Halt::Failed(text)) if text.contains("no-such-program-here")));
+    }
+
+    #[test]
+    fn ending_takes_grandchildren_along() {
+        let mut child =
+            Command::new("sh").args(["-c", "sleep 600 & echo $!; wait"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut grandchild = [0; 16];
+        let count = child.stdout.take().unwrap().read(&mut grandchild).unwrap();
+        let id = String::from_utf8_lossy(&grandchild[..count]).trim().to_owned();
+        end_tree(&mut child);
+        // The signal may take a moment; then it is gone, or a zombie that waits for its new parent.
+        let lives = || {
+            let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+            !stat.is_empty() && !stat.contains(") Z ")
+        };
+        let polls = (0..500).take_while(|_| lives()).inspect(|_| std::thread::sleep(Duration::from_millis(20))).count();
+        assert!(polls < 500, "{id} still lives");
+    }
+}

@@ -1,0 +1,239 @@
+//! Which steps does `./test` have, in what order, and what does each run?
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+use crate::report::{Done, Halt, Row, Tally, Verdict, total};
+use crate::stage::Stage;
+use crate::{conformance, fuzz, layering, pages, tools};
+
+/// One step of `./test`.
+struct Step {
+    name: &'static str,
+    says: &'static str,
+    part: Part,
+    run: fn(&mut Stage, &House) -> Result<Done, Halt>,
+}
+
+/// Which of the two lists a step is in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// `./test` and `./test quick`.
+    Both,
+    /// `./test quick` only: `./test` has a longer step that contains it.
+    Quick,
+    /// `./test` only.
+    Whole,
+}
+
+/// Cheap ones first: the sooner a mistake is told, the better.
+const STEPS: &[Step] = &[
+    Step { name: "format", says: "cargo fmt, of bench/ and fuzz/ too", part: Part::Both, run: format },
+    Step { name: "layering", says: "which crate may know which", part: Part::Whole, run: layering::step },
+    Step { name: "clippy", says: "all targets, a warning fails", part: Part::Both, run: clippy },
+    Step { name: "unit", says: "the unit tests alone", part: Part::Quick, run: unit },
+    Step { name: "test", says: "unit and integration tests", part: Part::Whole, run: test },
+    Step { name: "docs", says: "rustdoc, a warning fails, and the examples in it", part: Part::Whole, run: docs },
+    Step { name: "bench", says: "the bench workspace's own tests; measures nothing", part: Part::Whole, run: bench },
+    Step { name: "conformance", says: "other systems' HTTP/1.1 cases", part: Part::Whole, run: conformance::step },
+    Step { name: "pages", says: "the server's pages in headless Chromium", part: Part::Whole, run: pages::step },
+    Step { name: "fuzz", says: "every fuzz target, a minute in total", part: Part::Whole, run: fuzz::step },
+];
+
+/// Where we are, and what the caller allows.
+pub(crate) struct House {
+    pub(crate) root: PathBuf,
+    /// Cargo's target folder, wherever the caller put it.
+    pub(crate) target: PathBuf,
+    /// Whether system packages may be installed by someone who is not root.
+    pub(crate) install: bool,
+}
+
+impl House {
+    pub(crate) fn find(install: bool) -> anyhow::Result<Self> {
+        let meta = metadata(None)?;
+        let path =
+            |name: &str| meta[name].as_str().map(PathBuf::from).with_context(|| format!("cargo metadata: no {name}"));
+        Ok(Self { root: path("workspace_root")?, target: path("target_directory")?, install })
+    }
+
+    /// A `cargo` command that starts at the root.
+    pub(crate) fn cargo(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("cargo");
+        command.args(words).current_dir(&self.root);
+        command
+    }
+
+    /// `bench/Cargo.toml` and `fuzz/Cargo.toml`: workspaces of their own, so that their dependencies stay out of ours.
+    pub(crate) fn side_workspace(&self, folder: &str) -> Result<PathBuf, Halt> {
+        let manifest = self.root.join(folder).join("Cargo.toml");
+        if manifest.exists() { Ok(manifest) } else { Err(Halt::Lacks(format!("there is no {folder}/Cargo.toml"))) }
+    }
+
+    /// An empty folder for a step's files; what an earlier run left there is gone.
+    pub(crate) fn scratch(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let folder = self.target.join("scratch").join(name);
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+        }
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        Ok(folder)
+    }
+}
+
+/// `cargo metadata` without dependencies, of our workspace or of another manifest.
+pub(crate) fn metadata(manifest: Option<&std::path::Path>) -> anyhow::Result<Value> {
+    let mut command = Command::new("cargo");
+    command.args(["metadata", "--no-deps", "--format-version", "1"]);
+    if let Some(manifest) = manifest {
+        command.arg("--manifest-path").arg(manifest);
+    }
+    let output = command.output().context("cannot run cargo metadata")?;
+    if !output.status.success() {
+        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    serde_json::from_slice(&output.stdout).context("cargo metadata: not JSON")
+}
+
+/// `cargo xtask test …`
+pub(crate) fn main(words: &[String]) -> anyhow::Result<ExitCode> {
+    if words.iter().any(|word| word == "--help" || word == "-h") {
+        help();
+        return Ok(ExitCode::SUCCESS);
+    }
+    let ci = std::env::var("CI").is_ok_and(|value| value == "true");
+    let (options, names): (Vec<&String>, Vec<&String>) = words.iter().partition(|word| word.starts_with('-'));
+    if let Some(unknown) = options.iter().find(|option| **option != "--install") {
+        bail!("unknown option {unknown}; ./test --help lists what there is");
+    }
+    let chosen = choose(&names)?;
+    let house = House::find(ci || !options.is_empty())?;
+    let rows: Vec<Row> = chosen.into_iter().map(|step| run(step, &house, ci)).collect();
+
+    println!();
+    rows.iter().for_each(|row| println!("{row}"));
+    let Tally { passed, failed, skipped } = total(&rows);
+    println!("{passed} passed, {failed} failed, {skipped} skipped");
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn choose(names: &[&String]) -> anyhow::Result<Vec<&'static Step>> {
+    let of = |left_out: Part| STEPS.iter().filter(|step| step.part != left_out).collect();
+    match names {
+        [] => return Ok(of(Part::Quick)),
+        [only] if *only == "quick" => return Ok(of(Part::Whole)),
+        _ => {}
+    }
+    let step = |name: &&String| {
+        let known = STEPS.iter().find(|step| step.name == **name);
+        known.with_context(|| format!("no step is called {name}; ./test --help lists them"))
+    };
+    names.iter().map(step).collect()
+}
+
+fn help() {
+    println!("./test                every step below but those of quick alone");
+    println!("./test quick          the inner loop");
+    println!("./test STEP…          these steps, in this order");
+    println!("./test --install …    installs missing system packages (root and CI=true do so anyway)");
+    println!("CI=true ./test …      a missing tool is a failure instead of a skipped step\n");
+    for Step { name, says, part, .. } in STEPS {
+        let mark = match part {
+            Part::Both => " (quick too)",
+            Part::Quick => " (quick only)",
+            Part::Whole => "",
+        };
+        println!("  {name:<12} {says}{mark}");
+    }
+}
+
+fn run(step: &'static Step, house: &House, ci: bool) -> Row {
+    let mut stage = Stage::begin(step.name);
+    let result = (step.run)(&mut stage, house);
+    stage.clear();
+    let (verdict, tally) = match result {
+        Ok(done) => (Verdict::Passed(done.detail), done.tally),
+        Err(Halt::Failed(output)) => {
+            println!("{}", output.trim_end());
+            (Verdict::Failed, Tally::of(&output))
+        }
+        Err(Halt::Lacks(why)) if ci => {
+            println!("{why}; with CI=true that is a failure");
+            (Verdict::Failed, Tally::default())
+        }
+        Err(Halt::Lacks(why) | Halt::Nothing(why)) => (Verdict::Skipped(why), Tally::default()),
+    };
+    let row = Row { step: step.name, verdict, took: stage.took(), tally };
+    println!("{row}");
+    row
+}
+
+fn format(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
+    tools::need_component(stage, "rustfmt")?;
+    stage.run(house.cargo(&["fmt", "--all", "--check"]))?;
+    for folder in ["bench", "fuzz"] {
+        // Their absence is told by their own steps.
+        if let Ok(manifest) = house.side_workspace(folder) {
+            let mut command = house.cargo(&["fmt", "--all", "--check", "--manifest-path"]);
+            command.arg(manifest);
+            stage.run(command)?;
+        }
+    }
+    Ok(Done::default())
+}
+
+fn clippy(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
+    tools::need_component(stage, "clippy")?;
+    stage.run(house.cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+    Ok(Done::default())
+}
+
+fn unit(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
+    let output = stage.run(house.cargo(&["test", "--workspace", "--lib", "--bins"]))?;
+    Ok(Done::counted(&output))
+}
+
+fn test(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
+    let words = ["test", "--workspace", "--lib", "--bins", "--tests", "--examples", "--no-fail-fast"];
+    let output = stage.run(house.cargo(&words))?;
+    Ok(Done::counted(&output))
+}
+
+fn docs(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
+    let mut command = house.cargo(&["doc", "--workspace", "--no-deps"]);
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    stage.run(command)?;
+    let output = stage.run(house.cargo(&["test", "--workspace", "--doc", "--no-fail-fast"]))?;
+    Ok(Done::counted(&output))
+}
+
+fn bench(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
+    let mut command = house.cargo(&["test", "--workspace", "--no-fail-fast", "--manifest-path"]);
+    command.arg(house.side_workspace("bench")?);
+    let output = stage.run(command)?;
+    Ok(Done::counted(&output))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn chosen(names: &[&str]) -> Option<Vec<&'static str>> {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        let steps = choose(&names.iter().collect::<Vec<_>>()).ok()?;
+        Some(steps.into_iter().map(|step| step.name).collect())
+    }
+
+    #[test]
+    fn names_choose_steps() {
+        assert_eq!(chosen(&["quick"]), Some(vec!["format", "clippy", "unit"]));
+        assert_eq!(chosen(&["docs", "format"]), Some(vec!["docs", "format"]));
+        assert_eq!(chosen(&["dcos"]), None);
+        let all = chosen(&[]).unwrap();
+        assert!(all.contains(&"pages") && !all.contains(&"unit"), "{all:?}");
+    }
+}

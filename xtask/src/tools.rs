@@ -1,0 +1,83 @@
+//! Which programs from outside does a step need, and how do they get here?
+//!
+//! A component of the Rust toolchain belongs to the user and is fetched without asking. A system package is installed as
+//! root, with `--install`, or with CI=true; otherwise the command that would do it is the reason the step is skipped.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::report::Halt;
+use crate::stage::Stage;
+use crate::steps::House;
+
+/// A program that a Debian package brings.
+pub(crate) struct Tool {
+    program: &'static str,
+    packages: &'static [&'static str],
+}
+
+/// A page without a single font has no text to lay out, hence the second package.
+pub(crate) const CHROMIUM: Tool = Tool { program: "chromium", packages: &["chromium", "fonts-dejavu-core"] };
+/// libFuzzer's runtime is C++ and built on the spot.
+pub(crate) const CPLUSPLUS: Tool = Tool { program: "c++", packages: &["g++"] };
+pub(crate) const PYTHON: Tool = Tool { program: "python3", packages: &["python3"] };
+
+impl Tool {
+    /// The program's path, after installing it where that is allowed.
+    pub(crate) fn need(&self, stage: &mut Stage, house: &House) -> Result<PathBuf, Halt> {
+        if let Some(path) = find(self.program) {
+            return Ok(path);
+        }
+        let root = find("id").is_some_and(|id| {
+            Command::new(id).arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+        });
+        let prefix: &[&str] = if root { &[] } else { &["sudo"] };
+        let commands = [
+            [prefix, &["apt-get", "update"]].concat(),
+            [prefix, &["apt-get", "install", "-y", "--no-install-recommends"], self.packages].concat(),
+        ];
+        if find("apt-get").is_none() {
+            return Err(Halt::Lacks(format!("needs {}, and there is no apt-get to install it with", self.program)));
+        }
+        if !(root || house.install) {
+            let line = commands.map(|words| words.join(" ")).join(" && ");
+            return Err(Halt::Lacks(format!("needs {}: run ./test --install, or: {line}", self.program)));
+        }
+        for words in commands {
+            let mut command = Command::new(words[0]);
+            command.args(&words[1..]).env("DEBIAN_FRONTEND", "noninteractive");
+            if let Err(Halt::Failed(output)) = stage.run(command) {
+                stage.clear();
+                println!("{output}");
+                return Err(Halt::Lacks(format!("needs {}, and installing it failed, as shown above", self.program)));
+            }
+        }
+        find(self.program).ok_or_else(|| {
+            Halt::Lacks(format!("installed {}, but no {} came of it", self.packages.join(" "), self.program))
+        })
+    }
+}
+
+/// `rustfmt` or `clippy`: a minimal toolchain comes without them.
+pub(crate) fn need_component(stage: &mut Stage, name: &str) -> Result<(), Halt> {
+    let subcommand = if name == "rustfmt" { "fmt" } else { name };
+    let there = Command::new("cargo").args([subcommand, "--version"]).output()?.status.success();
+    if there {
+        return Ok(());
+    }
+    if find("rustup").is_none() {
+        return Err(Halt::Lacks(format!("needs cargo {subcommand}, and there is no rustup to add it with")));
+    }
+    let mut command = Command::new("rustup");
+    command.args(["component", "add", name]);
+    stage.run(command).map(drop)
+}
+
+fn find(program: &str) -> Option<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(program)).find(|path| is_program(path))
+}
+
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
