@@ -1,1 +1,24 @@
-//! The RFC 9112 machine, without I/O
+//! The RFC 9112 machine, without I/O: octets in, events and octets out.
+//!
+//! In reading order:
+//! - [`Limits`]: how much of what a peer may send
+//! - [`HeadFault`], [`Scope`]: what a peer can do wrong, and what it is told
+//! - [`Event`], [`Handled`], [`BodyLength`], [`Framing`], [`WaitsFor`]: what the machine says and is told
+//! - [`Server`]: one connection in the server's role
+//!
+//! This room never sees a socket, a clock, a task or a lock.
+
+mod body;
+mod encode;
+mod event;
+mod fault;
+mod limits;
+mod parse;
+mod scan;
+mod server;
+
+pub use event::{BodyLength, Event, Framing, Handled, WaitsFor};
+pub use fault::{HeadFault, Scope};
+pub use limits::Limits;
+pub use parse::{Parsed, parse_head};
+pub use server::Server;

@@ -9,7 +9,7 @@ use crate::name::{KnownName, names};
 use crate::octets::{parse_number, write_number};
 
 const _: () = assert!(size_of::<Entry>() <= 16);
-const _: () = assert!(size_of::<FieldMap>() <= 256);
+const _: () = assert!(size_of::<FieldMap>() <= 320);
 const _: () = assert!(KnownName::COUNT <= WORDS * 64 && KnownName::COUNT < OTHER as usize);
 
 const WORDS: usize = 3;
@@ -33,6 +33,8 @@ pub struct FieldMap {
     arena: Vec<u8>,
     entries: Vec<Entry>,
     present: [u64; WORDS],
+    // Names that came more than once.
+    repeated: [u64; WORDS],
     // Meaningful only where `present` has the bit, so that clearing the map is clearing three words.
     first: [u8; KnownName::COUNT],
     // Octets at the arena's start that belong to a head and not to a field.
@@ -60,7 +62,14 @@ impl FieldMap {
     /// An empty map; allocates nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { arena: Vec::new(), entries: Vec::new(), present: [0; WORDS], first: [0; KnownName::COUNT], held: 0 }
+        Self {
+            arena: Vec::new(),
+            entries: Vec::new(),
+            present: [0; WORDS],
+            repeated: [0; WORDS],
+            first: [0; KnownName::COUNT],
+            held: 0,
+        }
     }
 
     /// The first value of a name. O(1) for a registered name, O(entries) for another.
@@ -109,6 +118,14 @@ impl FieldMap {
         self.append_octets(name.into(), value.as_bytes());
     }
 
+    /// Whether there is more than one field of this name. O(1).
+    #[inline]
+    #[must_use]
+    pub fn is_repeated(&self, name: KnownName) -> bool {
+        let at = name.index();
+        self.repeated[at >> 6] >> (at & 63) & 1 != 0
+    }
+
     /// Takes all fields of this name out; answers how many there were. O(entries).
     pub fn remove<'a>(&mut self, name: impl Into<NameRef<'a>>) -> usize {
         let name = name.into();
@@ -138,6 +155,7 @@ impl FieldMap {
         self.entries.clear();
         self.arena.truncate(self.held as usize);
         self.present = [0; WORDS];
+        self.repeated = [0; WORDS];
     }
 
     /// Becomes a copy of another map, in the memory that is there.
@@ -145,6 +163,7 @@ impl FieldMap {
         self.arena.clone_from(&other.arena);
         self.entries.clone_from(&other.entries);
         self.present = other.present;
+        self.repeated = other.repeated;
         self.first = other.first;
         // What the other held for its head's first line is octets like any other here.
         self.held = 0;
@@ -173,7 +192,7 @@ impl FieldMap {
     /// The declared length of the content (RFC 9110 §8.6); `None` without the field.
     pub fn content_length(&self) -> Result<Option<u64>, FieldFault> {
         let Some(value) = self.get(names::CONTENT_LENGTH) else { return Ok(None) };
-        if self.get_all(names::CONTENT_LENGTH).nth(1).is_some() {
+        if self.is_repeated(names::CONTENT_LENGTH) {
             return Err(FieldFault::Repeated);
         }
         parse_number(value).map(Some).ok_or(FieldFault::Malformed)
@@ -257,6 +276,7 @@ impl FieldMap {
 
     fn index_again(&mut self) {
         self.present = [0; WORDS];
+        self.repeated = [0; WORDS];
         for at in 0..self.entries.len() {
             let known = self.entries[at].known;
             if known != OTHER {
@@ -271,6 +291,8 @@ impl FieldMap {
         if self.present[word] & bit == 0 {
             self.present[word] |= bit;
             self.first[usize::from(known)] = u8::try_from(at).unwrap_or(FIRST_MAX);
+        } else {
+            self.repeated[word] |= bit;
         }
     }
 

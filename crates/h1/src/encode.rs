@@ -1,0 +1,131 @@
+//! Response heads, chunks and trailers as octets (RFC 9112 §4, §5, §7.1).
+
+use causeway_message::{FieldMap, KnownName, NameRef, ResponseHead, StatusCode, WriteList, names};
+
+/// How the head says where the content ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// It says nothing: there is none, or it ends with the connection.
+    Silent,
+    /// What the handler's own Content-Length says, if it set one: an answer to HEAD.
+    AsSet,
+    /// Content-Length.
+    Octets(u64),
+    /// Transfer-Encoding: chunked.
+    Chunked,
+}
+
+/// What the Connection field says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Persistence {
+    /// Nothing: HTTP/1.1 goes on by itself.
+    Silent,
+    /// close
+    Close,
+    /// keep-alive, for HTTP/1.0 clients.
+    KeepAlive,
+}
+
+/// Octets of a status line and of the fields that the machine adds, at most.
+const OWN_BYTES_MAX: usize = 256;
+
+pub(crate) fn response_head(
+    head: &ResponseHead,
+    length: Length,
+    persistence: Persistence,
+    date: Option<&[u8; 29]>,
+    out: &mut WriteList,
+) {
+    out.reserve(OWN_BYTES_MAX + head.fields().octets());
+    status_line(head.status(), out);
+    let mut upgrade = false;
+    let mut dated = false;
+    for (name, value) in head.sendable() {
+        if let NameRef::Known(known) = name {
+            if is_ours(known) && !(known == names::CONTENT_LENGTH && length == Length::AsSet) {
+                continue;
+            }
+            upgrade |= known == names::UPGRADE;
+            dated |= known == names::DATE;
+        }
+        field(name, value, out);
+    }
+    if let (false, Some(date)) = (dated, date) {
+        out.put(b"Date: ");
+        out.put(date);
+        out.put(b"\r\n");
+    }
+    match length {
+        Length::Silent | Length::AsSet => {}
+        Length::Octets(octets) => {
+            out.put(b"Content-Length: ");
+            out.put_number(octets);
+            out.put(b"\r\n");
+        }
+        Length::Chunked => out.put(b"Transfer-Encoding: chunked\r\n"),
+    }
+    // RFC 9110 §7.8: Upgrade is never sent without Connection naming it.
+    out.put(match (persistence, upgrade) {
+        (Persistence::Silent, false) => b"\r\n",
+        (Persistence::Close, false) => b"Connection: close\r\n\r\n",
+        (Persistence::KeepAlive, false) => b"Connection: keep-alive\r\n\r\n",
+        (Persistence::Silent | Persistence::KeepAlive, true) => b"Connection: Upgrade\r\n\r\n",
+        (Persistence::Close, true) => b"Connection: close, Upgrade\r\n\r\n",
+    });
+}
+
+/// A 1xx answer other than 101 (RFC 9110 §15.2).
+pub(crate) fn informational(status: StatusCode, fields: &FieldMap, out: &mut WriteList) {
+    status_line(status, out);
+    put_fields(fields, out);
+    out.put(b"\r\n");
+}
+
+/// The last chunk and the trailer section (RFC 9112 §7.1.2).
+pub(crate) fn trailers(fields: &FieldMap, out: &mut WriteList) {
+    out.put(b"0\r\n");
+    put_fields(fields, out);
+    out.put(b"\r\n");
+}
+
+fn put_fields(fields: &FieldMap, out: &mut WriteList) {
+    for (name, value) in fields.iter() {
+        if !matches!(name, NameRef::Known(known) if is_ours(known)) {
+            field(name, value, out);
+        }
+    }
+}
+
+#[inline]
+fn status_line(status: StatusCode, out: &mut WriteList) {
+    if let Some(line) = status.status_line() {
+        return out.put(line.as_bytes());
+    }
+    out.put(b"HTTP/1.1 ");
+    out.put_number(u64::from(status.as_u16()));
+    // RFC 9112 §4: the space stays where there is no reason phrase.
+    out.put(b" \r\n");
+}
+
+#[inline]
+fn field(name: NameRef<'_>, value: &[u8], out: &mut WriteList) {
+    match name {
+        NameRef::Known(known) => out.put(known.wire().as_bytes()),
+        NameRef::Other(spelled) => {
+            out.put(spelled.as_bytes());
+            out.put(b": ");
+        }
+    }
+    out.put(value);
+    out.put(b"\r\n");
+}
+
+// Fields that only the machine knows the truth about (RFC 9110 §7.6.1, RFC 9112 §6).
+#[inline]
+fn is_ours(name: KnownName) -> bool {
+    name == names::CONNECTION
+        || name == names::CONTENT_LENGTH
+        || name == names::TRANSFER_ENCODING
+        || name == names::KEEP_ALIVE
+        || name == names::PROXY_CONNECTION
+}

@@ -1,0 +1,156 @@
+//! A peer for the machine: hands it octets in pieces, answers every request with 200, and writes down what happened.
+#![allow(dead_code, missing_docs, unreachable_pub, reason = "each test file uses a part of it")]
+
+use std::io::IoSlice;
+use std::rc::Rc;
+
+use causeway_h1::{Event, Framing, Limits, Server, WaitsFor};
+use causeway_message::{Head, ResponseHead, StatusCode, StreamId, WriteList};
+
+pub const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
+/// What follows a message in an attack: it must be seen as a request exactly where the standard says so.
+pub const NEXT: &str = "GET /next HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// What a head says, in one line: method, target, authority.
+pub struct Seen {
+    /// One line an exchange or fault, last the state.
+    pub lines: Vec<String>,
+    /// What was written.
+    pub written: Vec<u8>,
+}
+
+pub fn written(out: &WriteList) -> Vec<u8> {
+    let mut slices = vec![IoSlice::new(b""); 4096];
+    let used = out.slices(&mut slices);
+    slices[..used].iter().flat_map(|slice| slice.iter().copied()).collect()
+}
+
+/// Runs a whole connection over these pieces of input.
+pub fn run<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: Limits, eof: bool) -> Seen {
+    let mut server = Server::new(Rc::new(limits));
+    let (mut head, mut out, mut pending) = (Head::new(), WriteList::new(), Vec::new());
+    let mut lines: Vec<String> = Vec::new();
+    let mut body = Vec::new();
+    for piece in pieces {
+        pending.extend_from_slice(piece);
+        loop {
+            let handled = server.handle_octets(&pending, &mut head, &mut out);
+            let idle = handled.consumed == 0 && handled.event.is_none();
+            if let Some(event) = handled.event {
+                note(&mut server, event, &pending, &head, &mut lines, &mut body, &mut out);
+            }
+            pending.drain(..handled.consumed);
+            if idle {
+                break;
+            }
+        }
+    }
+    if eof && !server.wants_close() {
+        if let Some(event) = server.handle_eof() {
+            note(&mut server, event, &[], &head, &mut lines, &mut body, &mut out);
+        }
+    }
+    lines.push(
+        match (server.wants_close(), server.waits_for()) {
+            (true, _) => "close",
+            (_, WaitsFor::KeepAlive) => "keep-alive",
+            (_, WaitsFor::Head) => "head",
+            (_, WaitsFor::Body) => "body",
+            (_, WaitsFor::Nothing) => "nothing",
+        }
+        .to_owned(),
+    );
+    Seen { lines, written: written(&out) }
+}
+
+fn note(
+    server: &mut Server,
+    event: Event,
+    input: &[u8],
+    head: &Head,
+    lines: &mut Vec<String>,
+    body: &mut Vec<u8>,
+    out: &mut WriteList,
+) {
+    match event {
+        Event::Head { expects_continue, upgrade, .. } => {
+            body.clear();
+            let mut line = format!("{} {}", head.method().as_str(), head.target().as_str());
+            line.push_str(if expects_continue { " expects" } else { "" });
+            line.push_str(if upgrade { " upgrade" } else { "" });
+            lines.push(line);
+        }
+        Event::Data { range, .. } => {
+            assert!(!range.is_empty());
+            body.extend_from_slice(&input[range]);
+        }
+        Event::Trailers { .. } => {
+            let fields = head.fields().iter().map(|(n, v)| format!(" {}={}", n.as_str(), String::from_utf8_lossy(v)));
+            let line = lines.last_mut().expect("a head before trailers");
+            fields.for_each(|field| line.push_str(&field));
+        }
+        Event::End { stream } => {
+            if !body.is_empty() {
+                lines
+                    .last_mut()
+                    .expect("a head before its end")
+                    .push_str(&format!(" [{}]", String::from_utf8_lossy(body)));
+            }
+            answer(server, stream, StatusCode::OK, out);
+        }
+        Event::Fault { stream, fault } => {
+            lines.push(fault.status().as_u16().to_string());
+            if let Some(stream) = stream {
+                answer(server, stream, fault.status(), out);
+            }
+        }
+    }
+}
+
+fn answer(server: &mut Server, stream: StreamId, status: StatusCode, out: &mut WriteList) {
+    assert!(server.writable(stream));
+    server.send_head(stream, &ResponseHead::new(status), Framing::Empty, DATE, out);
+    server.finish(stream, out);
+}
+
+/// One case: why, the octets, what is seen of them (lines joined by "; "). Whole, split at every point, and octet by octet.
+#[track_caller]
+pub fn check(cases: &[(&str, &str, &str)]) {
+    for (why, input, want) in cases {
+        check_octets(why, input.as_bytes(), want, Limits::default(), false);
+    }
+}
+
+#[track_caller]
+pub fn check_eof(cases: &[(&str, &str, &str)]) {
+    for (why, input, want) in cases {
+        check_octets(why, input.as_bytes(), want, Limits::default(), true);
+    }
+}
+
+#[track_caller]
+pub fn check_octets(why: &str, input: &[u8], want: &str, limits: Limits, eof: bool) {
+    let whole = run([input], limits, eof);
+    assert_eq!(whole.lines.join("; "), want, "{why}: {:?}", String::from_utf8_lossy(input));
+    let same = |seen: Seen, how: String| {
+        assert_eq!(seen.lines, whole.lines, "{why}, {how}: {:?}", String::from_utf8_lossy(input));
+        assert_eq!(seen.written, whole.written, "{why}, {how}");
+    };
+    // Every split point where that is cheap; long inputs are split at their ends and here and there between.
+    let step = if input.len() > 2000 { 97 } else { 1 };
+    for at in (0..=input.len()).step_by(step) {
+        same(run([&input[..at], &input[at..]], limits, eof), format!("split at {at}"));
+    }
+    if step == 1 {
+        same(run(input.chunks(1), limits, eof), "octet by octet".to_owned());
+    }
+}
+
+/// Requests with one field line or more, each expected to answer like this and nothing behind it to be parsed.
+#[track_caller]
+pub fn check_fields(cases: &[(&str, &str, &str)]) {
+    for (why, fields, want) in cases {
+        let input = format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
+        check_octets(why, input.as_bytes(), want, Limits::default(), false);
+    }
+}

@@ -1,0 +1,157 @@
+//! RFC 9112 §3: request line and target; RFC 9110 §7.2: Host.
+#![allow(missing_docs, reason = "a test")]
+
+mod peer;
+use causeway_h1::Limits;
+use peer::{check, check_octets};
+
+/// §3: exactly one space between the three parts.
+#[test]
+fn the_three_parts() {
+    for line in [
+        "GET  / HTTP/1.1",
+        "GET /  HTTP/1.1",
+        "GET /a b HTTP/1.1",
+        "GET\t/ HTTP/1.1",
+        "GET /\tHTTP/1.1",
+        "GET / \u{c}HTTP/1.1",
+        "GET /\u{b}HTTP/1.1",
+        "GET HTTP/1.1",
+        "GET  HTTP/1.1",
+        "GET",
+        "GET ",
+        "GET /",
+        "/ HTTP/1.1",
+        " GET / HTTP/1.1",
+    ] {
+        check(&[("a bad line", &format!("{line}\r\nHost: a\r\n\r\n"), "400; close")]);
+    }
+}
+
+/// §3.1: the method is a token, case-sensitive, known or not.
+#[test]
+fn methods() {
+    for method in [
+        "GET",
+        "HEAD",
+        "POST",
+        "PUT",
+        "DELETE",
+        "OPTIONS",
+        "TRACE",
+        "PATCH",
+        "get",
+        "PROPFIND",
+        "M-SEARCH",
+        "!#$%&'*+-.^_`|~9",
+    ] {
+        check(&[("a method", &format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n"), &format!("{method} /; keep-alive"))]);
+    }
+    for method in ["G@T", "G=:", "\"GET\"", "G(T", "G,T", "G:T", "GÄT", "G\0T", "G\u{7f}T", "{GET}"] {
+        check(&[("no method", &format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n"), "400; close")]);
+    }
+}
+
+/// §3.2: four forms, and the method that goes with each. A URI's octets only.
+#[test]
+fn targets() {
+    for (method, target, ok) in [
+        ("GET", "/a%20b?c=d&e", true),
+        ("GET", "//x", true),
+        ("GET", "/?{x}|^", true),
+        ("GET", "http://b/c?d", true),
+        ("GET", "http://b", true),
+        ("GET", "http://b?x=1", true),
+        ("GET", "HTTP://b:80/", true),
+        ("GET", "http:///p", false),
+        ("GET", "http://u@b/", false),
+        ("GET", "http://b:x/", false),
+        ("GET", "*", false),
+        ("GET", "b:80", false),
+        ("GET", "a", false),
+        ("GET", "../../etc/passwd", false),
+        ("GET", "/a\0b", false),
+        ("GET", "/a\u{7f}b", false),
+        ("GET", "/ä", false),
+        ("GET", "/a#b", false),
+        ("GET", "/a\\b", false),
+        ("GET", "/<a>", false),
+        ("GET", "/%u002e", false),
+        ("OPTIONS", "*", true),
+        ("OPTIONS", "/a", true),
+        ("OPTIONS", "**", false),
+        ("CONNECT", "/", false),
+        ("CONNECT", "b", false),
+        ("CONNECT", "b:", false),
+        ("CONNECT", "b:0", false),
+        ("CONNECT", "b:65536", false),
+        ("CONNECT", "http://b/", false),
+    ] {
+        let want = if ok { format!("{method} {target}; keep-alive") } else { "400; close".to_owned() };
+        check(&[("a target", &format!("{method} {target} HTTP/1.1\r\nHost: a\r\n\r\n"), &want)]);
+    }
+    // RFC 9110 §9.3.6: what follows a 2xx to CONNECT is not HTTP any more.
+    let tunnel = "CONNECT b:80 HTTP/1.1\r\nHost: b:80\r\n\r\nGET /next HTTP/1.1\r\nHost: a\r\n\r\n";
+    check(&[("a tunnel that nobody made", tunnel, "CONNECT b:80 upgrade; close")]);
+}
+
+/// §3: a target longer than the server is willing to parse is 414, whole or not.
+#[test]
+fn long_targets() {
+    let limits = Limits::default();
+    let line = |len: usize| format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(len - 1));
+    let fits = line(8192);
+    let want = format!("{}; keep-alive", &fits[..4 + 8192]);
+    check_octets("at the limit", fits.as_bytes(), &want, limits, false);
+    check_octets("past it", line(8193).as_bytes(), "414; close", limits, false);
+    check_octets("without an end", format!("GET /{}", "a".repeat(40_000)).as_bytes(), "414; close", limits, false);
+}
+
+/// §3.2: exactly one Host in HTTP/1.1, also beside an absolute target; at most one in HTTP/1.0. RFC 9110 §7.2: host[:port].
+#[test]
+fn host() {
+    check(&[
+        ("missing", "GET / HTTP/1.1\r\n\r\n", "400; close"),
+        ("missing beside an authority", "GET http://b/ HTTP/1.1\r\n\r\n", "400; close"),
+        ("missing in 1.0", "GET / HTTP/1.0\r\n\r\n", "GET /; close"),
+        ("twice", "GET / HTTP/1.1\r\nHost: a\r\nX: y\r\nHOST: b\r\n\r\n", "400; close"),
+        ("twice the same", "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", "400; close"),
+        ("twice in 1.0", "GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n", "400; close"),
+        ("folded away", "GET / HTTP/1.1\r\n Host: a\r\n\r\n", "400; close"),
+    ]);
+    for (value, ok) in [
+        ("", true),
+        ("a:8080", true),
+        ("a:", true),
+        ("foo-bar_baz.test", true),
+        ("[::1]:8", true),
+        ("[::1", false),
+        ("::1", false),
+        ("a/x", false),
+        ("a\\x", false),
+        ("a b", false),
+        ("a@b", false),
+        ("a:b", false),
+        ("a:-1", false),
+        ("a:99999", false),
+        ("ÿaÿ", false),
+        ("a\0", false),
+        ("http://a", false),
+    ] {
+        let want = if ok { "GET /; keep-alive" } else { "400; close" };
+        check(&[("a host", &format!("GET / HTTP/1.1\r\nHost: {value}\r\n\r\n"), want)]);
+    }
+}
+
+/// §3.2.2: an absolute target's authority wins over Host.
+#[test]
+fn the_target_s_authority_wins() {
+    let mut head = causeway_message::Head::new();
+    let parse = |text: &str, head: &mut causeway_message::Head| {
+        causeway_h1::parse_head(text.as_bytes(), &Limits::default(), head).expect("a head");
+        head.authority().map(str::to_owned)
+    };
+    assert_eq!(parse("GET http://b:1/p HTTP/1.1\r\nHost: a\r\n\r\n", &mut head).as_deref(), Some("b:1"));
+    assert_eq!(parse("GET /p HTTP/1.1\r\nHost: a\r\n\r\n", &mut head).as_deref(), Some("a"));
+    assert_eq!(parse("GET /p HTTP/1.0\r\n\r\n", &mut head).as_deref(), None);
+}
