@@ -1,0 +1,41 @@
+//! Prints the JSON of a Caddyfile: `cargo run --example adapt -- adapt --config Caddyfile`.
+//!
+//! Shows all there is to the library: a table of directives, an environment, the text. On a mistake the first line is
+//! this project's own, with the column; Caddy's wording follows for whoever looks for it.
+
+use std::process::ExitCode;
+
+use causeway_config::caddyfile::{Directives, adapt};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    let given = arguments.iter().position(|argument| argument == "--config").map(|index| arguments.get(index + 1));
+    let file = match given {
+        None => "Caddyfile",
+        Some(Some(file)) => file,
+        Some(None) => {
+            eprintln!("--config: expected a file name after it");
+            return ExitCode::FAILURE;
+        }
+    };
+    let source = match std::fs::read_to_string(file) {
+        Ok(source) => source,
+        Err(error) => {
+            eprintln!("{file}: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match adapt(&source, file, &Directives::standard(), &|name| std::env::var(name).ok()) {
+        Ok(adapted) => {
+            for warning in &adapted.warnings {
+                eprintln!("{}: warning: {}", warning.at, warning.message);
+            }
+            println!("{:#}", adapted.json);
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}\n{}", error.caddy_message());
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The syntax of every directive that is built.
+//!
+//! - `answer`: directives that answer or steer the response's fields: respond, error, abort, redir, header, request_header;
+//! - `file_server`: file_server, try_files;
+//! - `target`: rewrite, uri, method, handle_path;
+//! - `variables`: root, fs, vars, map, log_skip, log_name;
+//! - `routing`: handle, route, handle_errors, invoke, bind.
+
+mod answer;
+mod file_server;
+mod routing;
+mod target;
+mod variables;
+
+pub(crate) use routing::protocols;
+
+use serde_json::{Map, Value};
+
+use super::registry::Syntax;
+use super::token::Token;
+
+/// What [`Directives::standard`](super::Directives::standard) gives a syntax to.
+pub(crate) const BUILT: &[(&str, Syntax)] = &[
+    ("abort", Syntax::Handler(answer::abort)),
+    ("bind", Syntax::Custom(routing::bind)),
+    ("error", Syntax::Handler(answer::error)),
+    ("file_server", Syntax::Handler(file_server::file_server)),
+    ("fs", Syntax::Handler(variables::fs)),
+    ("handle", Syntax::Handler(routing::handle)),
+    ("handle_errors", Syntax::Custom(routing::handle_errors)),
+    ("handle_path", Syntax::Custom(target::handle_path)),
+    ("header", Syntax::Custom(answer::header)),
+    ("invoke", Syntax::Handler(routing::invoke)),
+    ("log_name", Syntax::Handler(variables::log_name)),
+    ("log_skip", Syntax::Handler(variables::log_skip)),
+    ("map", Syntax::Handler(variables::map)),
+    ("method", Syntax::Handler(target::method)),
+    ("redir", Syntax::Handler(answer::redir)),
+    ("request_header", Syntax::Custom(answer::request_header)),
+    ("respond", Syntax::Handler(answer::respond)),
+    ("rewrite", Syntax::Custom(target::rewrite)),
+    ("root", Syntax::Custom(variables::root)),
+    ("route", Syntax::Handler(routing::route)),
+    ("skip_log", Syntax::Handler(variables::log_skip)),
+    ("try_files", Syntax::Custom(file_server::try_files)),
+    ("uri", Syntax::Handler(target::uri)),
+    ("vars", Syntax::Handler(variables::vars)),
+];
+
+/// An object that starts with the handler's name and leaves out what is not set.
+struct Handler(Map<String, Value>);
+
+impl Handler {
+    fn new(name: &str) -> Self {
+        Self(Map::from_iter([("handler".to_owned(), Value::from(name))]))
+    }
+
+    fn set(&mut self, key: &str, value: impl Into<Value>) -> &mut Self {
+        self.0.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// Sets a text unless it is empty.
+    fn text(&mut self, key: &str, text: &str) -> &mut Self {
+        if !text.is_empty() {
+            self.set(key, text);
+        }
+        self
+    }
+
+    fn json(self) -> Value {
+        self.0.into()
+    }
+}
+
+pub(crate) fn texts(tokens: &[Token]) -> Vec<Value> {
+    tokens.iter().map(|token| Value::from(&*token.text)).collect()
+}
+
+/// A field name as Go writes it: capitals after hyphens. Names with other characters than a field's stay as they are.
+pub(crate) fn canonical(name: &str) -> String {
+    let field = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if !name.bytes().all(field) {
+        return name.to_owned();
+    }
+    let mut upper = true;
+    name.chars()
+        .map(|ch| {
+            let out = if upper { ch.to_ascii_uppercase() } else { ch.to_ascii_lowercase() };
+            upper = ch == '-';
+            out
+        })
+        .collect()
+}

@@ -1,0 +1,353 @@
+//! respond, error, abort, redir; header and request_header.
+
+use serde_json::{Map, Value, json};
+
+use super::super::dispenser::Dispenser;
+use super::super::error::{Error, ErrorKind};
+use super::super::matcher::{MatcherSet, header_lines};
+use super::super::quantity::{integer, weak};
+use super::super::registry::Output;
+use super::super::route::Route;
+use super::super::token::Token;
+use super::{Handler, canonical};
+
+/// A lone argument of three digits is a status, anything else a text; two arguments are text and status.
+fn text_and_status(d: &mut Dispenser<'_>) -> Result<(Box<str>, Box<str>), Error> {
+    match d.rest() {
+        [only] if only.text.len() == 3 && integer(&only.text).is_some_and(|status| status > 0) => {
+            Ok(("".into(), only.text.clone()))
+        }
+        [text] => Ok((text.text.clone(), "".into())),
+        [text, status] => Ok((text.text.clone(), status.text.clone())),
+        _ => Err(d.count_error()),
+    }
+}
+
+/// `respond [<matcher>] <status>|<body> [<status>] { body <text>; close }`
+pub(super) fn respond(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    let (mut body, status) = text_and_status(d)?;
+    let mut close = false;
+    for mut line in d.lines() {
+        match &*line.name().text {
+            "body" if !body.is_empty() => return Err(line.rule("body already specified")),
+            "body" => {
+                body = line.require()?.text.clone();
+                line.end()?;
+            }
+            "close" if close => return Err(line.rule("close already specified")),
+            "close" => close = true,
+            _ => return Err(line.unknown("unrecognized subdirective '{}'", &["body", "close"])),
+        }
+    }
+    let mut handler = Handler::new("static_response");
+    if !status.is_empty() {
+        handler.set("status_code", weak(&status));
+    }
+    handler.text("body", &body);
+    if close {
+        handler.set("close", true);
+    }
+    Ok(handler.json())
+}
+
+/// `error [<matcher>] <status>|<message> [<status>] { message <text> }`
+pub(super) fn error(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    let (mut message, status) = text_and_status(d)?;
+    for mut line in d.lines() {
+        match &*line.name().text {
+            "message" if !message.is_empty() => return Err(line.rule("message already specified")),
+            "message" => {
+                message = line.require()?.text.clone();
+                line.end()?;
+            }
+            _ => return Err(line.unknown("unrecognized subdirective '{}'", &["message"])),
+        }
+    }
+    let mut handler = Handler::new("error");
+    handler.text("error", &message);
+    if !status.is_empty() {
+        handler.set("status_code", weak(&status));
+    }
+    Ok(handler.json())
+}
+
+/// `abort [<matcher>]`
+pub(super) fn abort(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    d.end()?;
+    d.no_block("abort takes no block")?;
+    Ok(json!({ "handler": "static_response", "abort": true }))
+}
+
+/// `redir [<matcher>] <to> [<status>|permanent|temporary|html]`
+pub(super) fn redir(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    let to = d.require()?.text.clone();
+    let code = d.argument().map_or("", |token| &*token.text);
+    let mut handler = Handler::new("static_response");
+    let status = match code {
+        "permanent" => "301",
+        "temporary" | "" => "302",
+        "html" => {
+            let to = escape_html(&to);
+            handler.set("status_code", 200).set("headers", json!({ "Content-Type": ["text/html; charset=utf-8"] }));
+            handler.set("body", html_redirect(&to));
+            return Ok(handler.json());
+        }
+        placeholder if placeholder.starts_with('{') => placeholder,
+        code => {
+            let Some(number) = integer(code) else {
+                return Err(d.word("Not a supported redir code type or not valid integer: '{}'"));
+            };
+            if !(300..=399).contains(&number) && number != 401 {
+                return Err(d.word("Redir code not in the 3xx range or 401: '{}'"));
+            }
+            code
+        }
+    };
+    d.overlook_rest();
+    handler.set("status_code", weak(status)).set("headers", json!({ "Location": [&*to] }));
+    Ok(handler.json())
+}
+
+/// Caddy's page, octet for octet: the JSON must equal its own.
+fn html_redirect(to: &str) -> String {
+    [
+        "<!DOCTYPE html>\n<html>\n\t<head>\n\t\t<title>Redirecting...</title>\n",
+        &format!("\t\t<script>window.location.replace(\"{to}\");</script>\n"),
+        &format!("\t\t<meta http-equiv=\"refresh\" content=\"0; URL='{to}'\">\n"),
+        &format!("\t</head>\n\t<body>Redirecting to <a href=\"{to}\">{to}</a>...</body>\n</html>\n"),
+    ]
+    .concat()
+}
+
+fn escape_html(text: &str) -> String {
+    let escape = |ch| match ch {
+        '&' => "&amp;".to_owned(),
+        '<' => "&lt;".to_owned(),
+        '>' => "&gt;".to_owned(),
+        '"' => "&#34;".to_owned(),
+        '\'' => "&#39;".to_owned(),
+        ch => String::from(ch),
+    };
+    text.chars().map(escape).collect()
+}
+
+/// Operations on fields.
+#[derive(Default)]
+struct Operations {
+    add: Map<String, Value>,
+    set: Map<String, Value>,
+    delete: Vec<Value>,
+    replace: Map<String, Value>,
+}
+
+/// Whether the operation waits until the response's head is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Deferred {
+    Yes,
+    No,
+}
+
+impl Operations {
+    /// `+field` adds, `-field` deletes, a replacement searches, anything else sets; `>` defers.
+    fn apply(&mut self, field: &str, value: &str, replacement: Option<&str>) -> Deferred {
+        let append = |map: &mut Map<String, Value>, key: String, value: Value| {
+            if let Value::Array(values) = map.entry(key).or_insert_with(|| json!([])) {
+                values.push(value);
+            }
+        };
+        if let Some(field) = field.strip_prefix('+') {
+            append(&mut self.add, canonical(field), value.into());
+            return Deferred::No;
+        }
+        if let Some(field) = field.strip_prefix('-') {
+            self.delete.push(field.into());
+            return Deferred::Yes;
+        }
+        let deferred = if field.starts_with('>') { Deferred::Yes } else { Deferred::No };
+        if let Some(replacement) = replacement {
+            let mut operation = Map::new();
+            for (key, text) in [("search_regexp", value), ("replace", replacement)] {
+                if !text.is_empty() {
+                    operation.insert(key.into(), text.into());
+                }
+            }
+            let field = field.trim_start_matches(['+', '-', '?', '>']);
+            append(&mut self.replace, field.to_owned(), operation.into());
+        } else {
+            self.set.insert(canonical(field.strip_prefix('>').unwrap_or(field)), json!([value]));
+        }
+        deferred
+    }
+
+    fn is_empty(&self) -> bool {
+        self.add.is_empty() && self.set.is_empty() && self.delete.is_empty() && self.replace.is_empty()
+    }
+
+    fn json(self) -> Map<String, Value> {
+        let parts = [
+            ("add", Value::from(self.add)),
+            ("set", Value::from(self.set)),
+            ("delete", Value::from(self.delete)),
+            ("replace", Value::from(self.replace)),
+        ];
+        let used = |value: &Value| match value {
+            Value::Object(map) => !map.is_empty(),
+            value => value.as_array().is_some_and(|list| !list.is_empty()),
+        };
+        parts.into_iter().filter(|(_, value)| used(value)).map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+}
+
+/// A `?field value`: set unless the response has the field.
+struct Fallback {
+    field: String,
+    value: Box<str>,
+    at: Token,
+}
+
+/// `header [<matcher>] [[+|-|?|>]<field> [<value>|<find>] [<replace>]] { … ; defer; match { … } }`
+pub(super) fn header(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
+    let matcher = d.matcher()?;
+    let mut operations = Operations::default();
+    let mut fallbacks: Vec<Fallback> = Vec::new();
+    let mut deferred = Deferred::No;
+    let mut apply = |field: &str, at: &Token, rest: &mut Dispenser<'_>| {
+        let value = rest.argument().map_or("", |token| &*token.text);
+        let replacement = rest.argument().map(|token| &*token.text);
+        rest.overlook_rest();
+        if let Some(field) = field.strip_prefix('?') {
+            fallbacks.push(Fallback { field: field.to_owned(), value: value.into(), at: at.clone() });
+            return Deferred::No;
+        }
+        operations.apply(field, value, replacement)
+    };
+    let mut inline = false;
+    if let Some(field) = d.argument() {
+        inline = true;
+        deferred = apply(&field.text, field, d);
+    }
+    let mut require = None;
+    for mut line in d.lines() {
+        let name = line.name();
+        match &*name.text {
+            "defer" => {
+                line.overlook_rest();
+                deferred = Deferred::Yes;
+            }
+            "match" => require = Some(response_matcher(&line)?),
+            _ if inline => return Err(line.rule("cannot specify headers in both arguments and block")),
+            field => {
+                let field = field.strip_suffix(':').unwrap_or(field);
+                if apply(field, name, &mut line) == Deferred::Yes {
+                    deferred = Deferred::Yes;
+                }
+            }
+        }
+    }
+    let mut routes = Vec::new();
+    if !operations.is_empty() || deferred == Deferred::Yes || require.is_some() {
+        let mut response = operations.json();
+        if let Some(require) = &require {
+            response.insert("require".into(), require.clone().into());
+        }
+        if deferred == Deferred::Yes {
+            response.insert("deferred".into(), true.into());
+        }
+        routes.push(headers_route(&matcher, "response", response));
+    }
+    for fallback in fallbacks {
+        routes.push(headers_route(&matcher, "response", fallback.json(require.as_ref())?));
+    }
+    Ok(routes)
+}
+
+impl Fallback {
+    /// The response must lack the field, and meet `require` besides.
+    fn json(self, require: Option<&Map<String, Value>>) -> Result<Map<String, Value>, Error> {
+        let own = canonical(&self.field);
+        let mut headers = Map::from_iter([(self.field, Value::Null)]);
+        let mut condition = Map::new();
+        if let Some(status) = require.and_then(|require| require.get("status_code")) {
+            condition.insert("status_code".into(), status.clone());
+        }
+        let required = require.and_then(|require| require.get("headers")?.as_object());
+        for (field, values) in required.into_iter().flatten() {
+            if canonical(field) != own {
+                headers.insert(field.clone(), values.clone());
+            } else if !values.is_null() {
+                let rule = "cannot match on response header {} and also set a default for it";
+                return Err(Error::at(&self.at, ErrorKind::Word { rule, found: own.into() }));
+            }
+        }
+        condition.insert("headers".into(), headers.into());
+        let mut response = Map::from_iter([("set".to_owned(), json!({ own: [&*self.value] }))]);
+        response.insert("require".into(), condition.into());
+        Ok(response)
+    }
+}
+
+fn headers_route(matcher: &Option<MatcherSet>, side: &str, operations: Map<String, Value>) -> Output {
+    let mut handler = Handler::new("headers");
+    handler.set(side, operations);
+    Output::Route(Route::new(matcher.clone(), handler.json()))
+}
+
+/// `match header …`, `match status …` or `match { … }`.
+fn response_matcher(line: &Dispenser<'_>) -> Result<Map<String, Value>, Error> {
+    let inline = line.segment().rest();
+    let conditions = match &inline {
+        Some(rest) => std::slice::from_ref(rest),
+        None => line.segment().block.as_deref().unwrap_or_default(),
+    };
+    let (mut headers, mut status) = (Map::new(), Vec::new());
+    for condition in conditions {
+        let name = &condition.name;
+        match &*name.text {
+            "header" => header_lines(condition, &mut headers)?,
+            "status" if condition.arguments.is_empty() => {
+                return Err(Error::at(name, ErrorKind::ArgumentCount(name.text.clone())));
+            }
+            "status" => {
+                for token in &condition.arguments {
+                    let class = token.text.strip_suffix("xx").filter(|class| class.len() == 1);
+                    let Some(number) = integer(class.unwrap_or(&token.text)) else {
+                        let rule = "bad status value '{}'; expected a number or a class such as 2xx";
+                        return Err(Error::at(token, ErrorKind::Word { rule, found: token.text.clone() }));
+                    };
+                    status.push(Value::from(number));
+                }
+            }
+            _ => {
+                let rule = "unrecognized response matcher {}";
+                let kind = ErrorKind::Unknown { rule, name: name.text.clone(), expected: &["header", "status"] };
+                return Err(Error::at(name, kind));
+            }
+        }
+    }
+    let mut matcher = Map::new();
+    if !status.is_empty() {
+        matcher.insert("status_code".into(), status.into());
+    }
+    if !headers.is_empty() {
+        matcher.insert("headers".into(), headers.into());
+    }
+    Ok(matcher)
+}
+
+/// `request_header [<matcher>] [+|-]<field> [<value>|<find>] [<replace>]`
+pub(super) fn request_header(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
+    let matcher = d.matcher()?;
+    let field = d.require()?;
+    if field.text.starts_with('?') {
+        return Err(d.word(
+            "{}: the default header modifier ('?') can only be used on response headers; for conditional manipulation \
+             of request headers, use matchers",
+        ));
+    }
+    let value = d.argument().map_or("", |token| &*token.text);
+    let replacement = d.argument().map(|token| &*token.text);
+    d.end()?;
+    let mut operations = Operations::default();
+    operations.apply(field.text.strip_suffix(':').unwrap_or(&field.text), value, replacement);
+    Ok(vec![headers_route(&matcher, "request", operations.json())])
+}

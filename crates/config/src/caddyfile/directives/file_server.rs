@@ -1,0 +1,258 @@
+//! file_server and try_files.
+
+use serde_json::{Map, Value, json};
+
+use super::super::dispenser::Dispenser;
+use super::super::error::Error;
+use super::super::import::matches;
+use super::super::matcher::MatcherSet;
+use super::super::quantity::{integer, weak};
+use super::super::registry::Output;
+use super::super::route::Route;
+use super::{Handler, texts};
+
+const OPTIONS: &[&str] = &[
+    "browse",
+    "disable_canonical_uris",
+    "etag_file_extensions",
+    "fs",
+    "hide",
+    "index",
+    "pass_thru",
+    "precompressed",
+    "root",
+    "status",
+];
+
+/// `file_server [<matcher>] [browse] { … }`
+pub(super) fn file_server(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    let mut handler = Handler::new("file_server");
+    if let Some(word) = d.argument() {
+        if &*word.text != "browse" {
+            return Err(d.count_error());
+        }
+        d.end()?;
+        handler.set("browse", json!({}));
+    }
+    let mut hide = Vec::new();
+    for mut line in d.lines() {
+        match &*line.name().text {
+            "fs" if handler.0.contains_key("fs") => return Err(line.rule("file system already specified")),
+            key @ ("fs" | "root") => {
+                handler.text(key, &line.require()?.text);
+            }
+            "status" => {
+                handler.set("status_code", weak(&line.require()?.text));
+            }
+            "hide" => {
+                line.require()?;
+                hide.extend(line.segment().arguments.iter().map(|token| token.text.clone()));
+            }
+            "index" => list(&mut handler, "index_names", &mut line)?,
+            "etag_file_extensions" => list(&mut handler, "etag_file_extensions", &mut line)?,
+            "browse" if handler.0.contains_key("browse") => return Err(line.rule("browsing is already configured")),
+            "browse" => {
+                handler.set("browse", browse(&mut line)?);
+            }
+            "precompressed" => precompressed(&mut handler, &mut line)?,
+            "disable_canonical_uris" => {
+                line.end()?;
+                handler.set("canonical_uris", false);
+            }
+            "pass_thru" => {
+                line.end()?;
+                handler.set("pass_thru", true);
+            }
+            _ => return Err(line.unknown("unknown subdirective '{}'", OPTIONS)),
+        }
+    }
+    // The files that this configuration comes from are never served.
+    for file in d.files() {
+        let file = clean(file);
+        if !hidden(&file, &hide) {
+            hide.push(if file.contains('/') { file.into() } else { format!("./{file}").into() });
+        }
+    }
+    if !hide.is_empty() {
+        handler.set("hide", hide.iter().map(|path| Value::from(&**path)).collect::<Value>());
+    }
+    Ok(handler.json())
+}
+
+fn list(handler: &mut Handler, key: &str, line: &mut Dispenser<'_>) -> Result<(), Error> {
+    line.require()?;
+    handler.set(key, texts(&line.segment().arguments));
+    Ok(())
+}
+
+/// `precompressed [<formats…>]`: without any, those that Caddy prefers, best first.
+fn precompressed(handler: &mut Handler, line: &mut Dispenser<'_>) -> Result<(), Error> {
+    let mut formats = Map::new();
+    let mut order = Vec::new();
+    while let Some(format) = line.argument() {
+        if !matches!(&*format.text, "br" | "gzip" | "zstd") {
+            return Err(line.word("getting module named 'http.precompressed.{}': expected br, gzip or zstd"));
+        }
+        formats.insert(format.text.to_string(), json!({}));
+        order.push(Value::from(&*format.text));
+    }
+    if order.is_empty() {
+        order = ["br", "zstd", "gzip"].map(Value::from).into();
+        formats = order.iter().filter_map(|format| Some((format.as_str()?.to_owned(), json!({})))).collect();
+    }
+    // A second line adds its formats but replaces the order.
+    if let Some(Value::Object(earlier)) = handler.0.get("precompressed") {
+        formats.extend(earlier.clone());
+    }
+    handler.set("precompressed", formats).set("precompressed_order", order);
+    Ok(())
+}
+
+/// `browse [<template>] { reveal_symlinks; sort …; file_limit <n>; plain_time_format <layout> }`
+fn browse(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    const SORTS: [&str; 6] = ["name", "namedirfirst", "size", "time", "asc", "desc"];
+    let mut browse = Map::new();
+    if let Some(template) = d.argument() {
+        browse.insert("template_file".into(), (*template.text).into());
+    }
+    let mut sorts = Vec::new();
+    for mut line in d.lines() {
+        let name = &*line.name().text;
+        match name {
+            "reveal_symlinks" if browse.contains_key(name) => {
+                return Err(line.rule("Symlinks path reveal is already enabled"));
+            }
+            "reveal_symlinks" => {
+                browse.insert(name.into(), true.into());
+            }
+            "sort" => {
+                while let Some(sort) = line.argument() {
+                    if !SORTS.contains(&&*sort.text) {
+                        return Err(line.word("unknown sort option '{}'"));
+                    }
+                    sorts.push(Value::from(&*sort.text));
+                }
+            }
+            "file_limit" => {
+                let limit = match line.rest() {
+                    [limit] => integer(&limit.text),
+                    _ => None,
+                };
+                let Some(limit) = limit else { return Err(line.rule("file_limit should have an integer value")) };
+                if browse.contains_key(name) {
+                    return Err(line.rule("file_limit is already enabled"));
+                }
+                if limit != 0 {
+                    browse.insert(name.into(), limit.into());
+                }
+            }
+            "plain_time_format" => match line.rest() {
+                [] => return Err(line.rule("plain_time_format is missing a time layout argument")),
+                [layout] if layout.text.is_empty() => {
+                    return Err(line.rule("plain_time_format requires a non-empty time layout argument"));
+                }
+                [_] if browse.contains_key(name) => return Err(line.rule("plain_time_format is already set")),
+                [layout] => {
+                    browse.insert(name.into(), (*layout.text).into());
+                }
+                _ => {
+                    return Err(line.rule(
+                        "plain_time_format accepts exactly one time layout argument; enclose layouts containing \
+                         spaces in quotes",
+                    ));
+                }
+            },
+            _ => {
+                let expected = &["file_limit", "plain_time_format", "reveal_symlinks", "sort"];
+                return Err(line.unknown("unknown subdirective '{}'", expected));
+            }
+        }
+    }
+    if !sorts.is_empty() {
+        browse.insert("sort".into(), sorts.into());
+    }
+    Ok(browse.into())
+}
+
+/// A path without `.` components, doubled slashes and the `..` that can be resolved in it.
+fn clean(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != "..") => {
+                parts.pop();
+            }
+            ".." if path.starts_with('/') => {}
+            part => parts.push(part),
+        }
+    }
+    let root = if path.starts_with('/') { "/" } else { "" };
+    let cleaned = format!("{root}{}", parts.join("/"));
+    if cleaned.is_empty() { ".".to_owned() } else { cleaned }
+}
+
+/// Whether the list hides a path already: a name hides any component, a path what is beneath it.
+fn hidden(file: &str, hide: &[Box<str>]) -> bool {
+    hide.iter().any(|pattern| {
+        let by_name = !pattern.contains('/') && file.split('/').any(|part| matches(pattern, part));
+        let beneath = pattern.contains('/') && file.strip_prefix(&**pattern).is_some_and(|rest| rest.starts_with('/'));
+        by_name || beneath || matches(pattern, file)
+    })
+}
+
+/// `try_files <files…> { policy <policy> }`: a rewrite for each file that brings a query of its own, one for each run of
+/// the others, all exclusive.
+pub(super) fn try_files(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
+    const POLICIES: [&str; 5] = ["first_exist", "first_exist_fallback", "largest_size", "smallest_size", "most_recently_modified"];
+    d.require()?;
+    let files = &d.segment().arguments;
+    d.rest();
+    let mut policy = None;
+    for mut line in d.lines() {
+        if &*line.name().text != "policy" {
+            let message = format!("'{}' has no effect here; expected policy", line.name().text);
+            d.warn(line.name(), message);
+            continue;
+        }
+        if policy.is_some() {
+            return Err(line.rule("try policy already configured"));
+        }
+        let chosen = &line.require()?.text;
+        if !POLICIES.contains(&&**chosen) {
+            return Err(line.word("unrecognized try policy: {}"));
+        }
+        policy = Some(chosen);
+    }
+    let route = |files: &[&str], query: &str| {
+        let mut file = Map::from_iter([("try_files".to_owned(), Value::from(files.to_vec()))]);
+        if let Some(policy) = policy {
+            file.insert("try_policy".into(), (**policy).into());
+        }
+        let matcher = MatcherSet::from_iter([("file".to_owned(), Value::Object(file))]);
+        let mut handler = Handler::new("rewrite");
+        handler.set("uri", format!("{{http.matchers.file.relative}}{query}"));
+        Route::new(Some(matcher), handler.json())
+    };
+    let mut routes = Vec::new();
+    let mut run: Vec<&str> = Vec::new();
+    for file in files {
+        match file.text.find('?') {
+            Some(query) => {
+                if !run.is_empty() {
+                    routes.push(route(&std::mem::take(&mut run), ""));
+                }
+                routes.push(route(&[&file.text[..query]], &file.text[query..]));
+            }
+            None => run.push(&file.text),
+        }
+    }
+    if !run.is_empty() {
+        routes.push(route(&run, ""));
+    }
+    if routes.len() > 1 {
+        let group = d.group();
+        routes.iter_mut().for_each(|route| route.group = Some(group.clone()));
+    }
+    Ok(routes.into_iter().map(Output::Route).collect())
+}

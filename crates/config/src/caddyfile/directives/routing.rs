@@ -1,0 +1,79 @@
+//! handle, route, handle_errors, invoke: routes inside routes; bind.
+
+use serde_json::{Value, json};
+
+use super::super::dispenser::Dispenser;
+use super::super::error::Error;
+use super::super::matcher::MatcherSet;
+use super::super::quantity::integer;
+use super::super::registry::Output;
+use super::super::route::{Route, subroute_handler};
+
+/// `handle [<matcher>] { … }`
+pub(super) fn handle(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    d.end()?;
+    Ok(subroute_handler(&d.routes()?))
+}
+
+/// `route [<matcher>] { … }`
+pub(super) fn route(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    d.end()?;
+    Ok(subroute_handler(&d.routes_as_written()?))
+}
+
+/// `handle_errors [<status>|<class>…] { … }`, with `4xx` for a class
+pub(super) fn handle_errors(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
+    let mut conditions = Vec::new();
+    let mut codes = Vec::new();
+    while let Some(status) = d.argument() {
+        let class = status.text.strip_suffix("xx");
+        if status.text.len() != 3 || integer(class.unwrap_or(&status.text)).is_none() {
+            return Err(d.word("bad status value '{}'"));
+        }
+        match class {
+            Some(class) => conditions.push(format!(
+                "{{http.error.status_code}} >= {class}00 && {{http.error.status_code}} <= {class}99"
+            )),
+            None => codes.push(&*status.text),
+        }
+    }
+    if !codes.is_empty() {
+        conditions.push(format!("{{http.error.status_code}} in [{}]", codes.join(", ")));
+    }
+    let condition = conditions.join(" || ");
+    let matcher =
+        (!condition.is_empty()).then(|| MatcherSet::from_iter([("expression".to_owned(), Value::from(condition))]));
+    let routes = d.routes()?;
+    Ok(vec![Output::ErrorRoutes(vec![Route::new(matcher, subroute_handler(&routes))])])
+}
+
+/// `invoke [<matcher>] <named route>`
+pub(super) fn invoke(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    let name = d.require()?;
+    d.end()?;
+    d.no_block("invoke takes no block")?;
+    d.invoke(name);
+    Ok(json!({ "handler": "invoke", "name": &*name.text }))
+}
+
+/// `bind <addresses…> { protocols h1|h2|h2c|h3… }`
+pub(super) fn bind(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
+    let addresses = d.rest().iter().map(|token| token.text.to_string()).collect();
+    let protocols = protocols(d)?;
+    Ok(vec![Output::Bind { addresses, protocols }])
+}
+
+/// The block of `bind` and of the global option `default_bind`.
+pub(crate) fn protocols(d: &Dispenser<'_>) -> Result<Vec<String>, Error> {
+    let mut protocols = Vec::new();
+    for mut line in d.lines() {
+        if &*line.name().text != "protocols" {
+            return Err(line.unknown("unknown subdirective: {}", &["protocols"]));
+        }
+        if line.argument().is_none() {
+            return Err(line.rule("protocols requires one or more arguments"));
+        }
+        protocols = line.segment().arguments.iter().map(|token| token.text.to_string()).collect();
+    }
+    Ok(protocols)
+}

@@ -1,0 +1,153 @@
+//! rewrite, uri, method and handle_path: what changes the request's target.
+
+use serde_json::{Map, Value, json};
+
+use super::super::dispenser::Dispenser;
+use super::super::error::Error;
+use super::super::matcher;
+use super::super::quantity::integer;
+use super::super::registry::Output;
+use super::super::route::{Route, subroute_handler};
+use super::super::token::Token;
+use super::Handler;
+
+fn rewrite_handler(key: &str, text: &str) -> Value {
+    let mut handler = Handler::new("rewrite");
+    handler.text(key, text);
+    handler.json()
+}
+
+/// `rewrite [<matcher>] <to>`: a lone argument is the target, even if it looks like a matcher.
+pub(super) fn rewrite(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
+    let matcher = match d.remaining().len() {
+        0 => return Err(d.rule("too few arguments; must have at least a rewrite URI")),
+        1 => None,
+        2 => d.matcher()?,
+        _ => {
+            d.rest();
+            return Err(d.rule("too many arguments; should only be a matcher and a URI"));
+        }
+    };
+    let to = d.require()?;
+    d.overlook_rest();
+    Ok(vec![Output::Route(Route::new(matcher, rewrite_handler("uri", &to.text)))])
+}
+
+/// `method [<matcher>] <method>`
+pub(super) fn method(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    let method = d.require()?;
+    d.end()?;
+    Ok(rewrite_handler("method", &method.text))
+}
+
+/// `uri [<matcher>] strip_prefix|strip_suffix|replace|path_regexp|query …`
+pub(super) fn uri(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    let operation = d.require()?;
+    let arguments = d.remaining();
+    let pair = |find: &Token, replace: &Token| {
+        let mut operation = Map::new();
+        for (key, token) in [("find", find), ("replace", replace)] {
+            if !token.text.is_empty() {
+                operation.insert(key.into(), (*token.text).into());
+            }
+        }
+        operation
+    };
+    let mut handler = Handler::new("rewrite");
+    match (&*operation.text, arguments) {
+        ("strip_prefix", [prefix]) => return Ok(rewrite_handler("strip_path_prefix", &prefix.text)),
+        ("strip_suffix", [suffix]) => return Ok(rewrite_handler("strip_path_suffix", &suffix.text)),
+        ("replace", [find, replace]) => {
+            handler.set("uri_substring", json!([pair(find, replace)]));
+        }
+        ("replace", [find, replace, limit]) => {
+            let mut operation = pair(find, replace);
+            d.rest();
+            let count = if limit.text.is_empty() { Some(0) } else { integer(&limit.text) };
+            let count = count.ok_or_else(|| d.word("limit must be an integer; invalid: '{}'"))?;
+            if count != 0 {
+                operation.insert("limit".into(), count.into());
+            }
+            handler.set("uri_substring", json!([operation]));
+        }
+        ("path_regexp", [find, replace]) => {
+            handler.set("path_regexp", json!([pair(find, replace)]));
+        }
+        ("query", _) if arguments.len() <= 3 => {
+            handler.set("query", query(d)?);
+        }
+        ("strip_prefix" | "strip_suffix" | "replace" | "path_regexp" | "query", _) => {
+            d.rest();
+            return Err(d.count_error());
+        }
+        _ => return Err(d.word("unrecognized URI manipulation '{}'")),
+    }
+    Ok(handler.json())
+}
+
+/// `query <operation>` or a block of them.
+fn query(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
+    let mut operations = Map::new();
+    let arguments = d.rest();
+    if let [first, rest @ ..] = arguments {
+        query_operation(&mut operations, first, rest).ok_or_else(|| d.count_error())?;
+    }
+    for mut line in d.lines() {
+        if !arguments.is_empty() {
+            return Err(line.rule("Cannot specify uri query rewrites in both argument and block"));
+        }
+        let rest = line.rest();
+        query_operation(&mut operations, line.name(), rest).ok_or_else(|| line.count_error())?;
+    }
+    Ok(operations)
+}
+
+/// `-key`, `+key value`, `old>new`, `key find replace` or `key value`; `None` if the count of arguments fits none.
+fn query_operation(operations: &mut Map<String, Value>, key: &Token, rest: &[Token]) -> Option<()> {
+    let mut push = |list: &str, members: &[(&str, &str)]| {
+        let object = members.iter().filter(|(_, text)| !text.is_empty()).map(|&(key, text)| (key.to_owned(), text.into()));
+        let object = Value::Object(object.collect());
+        if let Value::Array(values) = operations.entry(list).or_insert_with(|| json!([])) {
+            values.push(object);
+        }
+    };
+    let text = &*key.text;
+    if text.starts_with('-') {
+        rest.is_empty().then_some(())?;
+        let deleted = Value::from(text.trim_start_matches('-'));
+        if let Value::Array(values) = operations.entry("delete").or_insert_with(|| json!([])) {
+            values.push(deleted);
+        }
+        return Some(());
+    }
+    match rest {
+        [value] if text.starts_with('+') => {
+            push("add", &[("key", text.trim_start_matches('+')), ("val", &value.text)]);
+        }
+        _ if text.starts_with('+') => return None,
+        [] if text.contains('>') => {
+            let mut parts = text.split('>');
+            push("rename", &[("key", parts.next()?), ("val", parts.next()?)]);
+        }
+        _ if text.contains('>') => return None,
+        [find, replace] => {
+            push("replace", &[("key", text), ("search_regexp", &find.text), ("replace", &replace.text)]);
+        }
+        [value] => push("set", &[("key", text), ("val", &value.text)]),
+        _ => return None,
+    }
+    Some(())
+}
+
+/// `handle_path <path> { … }`: `handle` that takes the path's fixed part off first.
+pub(super) fn handle_path(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
+    let path = d.require()?;
+    if !path.text.starts_with('/') {
+        return Err(d.word("path matcher must begin with '/', got {}"));
+    }
+    d.end()?;
+    let fixed = path.text.strip_suffix("/*").or(path.text.strip_suffix('*')).unwrap_or(&path.text);
+    let mut routes = vec![Route::new(None, rewrite_handler("strip_path_prefix", fixed))];
+    routes.extend(d.routes()?);
+    Ok(vec![Output::Route(Route::new(Some(matcher::path(&path.text)), subroute_handler(&routes)))])
+}

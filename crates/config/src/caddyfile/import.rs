@@ -1,0 +1,281 @@
+//! `import`: a snippet's or a file's words in place of the line that names them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::Warning;
+use super::error::{Error, ErrorKind};
+use super::lexer;
+use super::token::Token;
+
+/// Words that one adaptation may splice in, so that snippets that import each other twice cannot grow without end.
+const TOKENS_MAX: usize = 1 << 20;
+
+pub(crate) struct Imports<'a> {
+    env: &'a dyn Fn(&str) -> Option<String>,
+    edges: BTreeSet<(String, String)>,
+    chains: u32,
+    spliced: usize,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+/// What a placeholder word of an import block stands for.
+struct Given<'a> {
+    arguments: &'a [Token],
+    block: &'a [Token],
+    named: BTreeMap<&'a str, &'a [Token]>,
+}
+
+impl<'a> Imports<'a> {
+    pub(crate) fn new(env: &'a dyn Fn(&str) -> Option<String>) -> Self {
+        Self { env, edges: BTreeSet::new(), chains: 0, spliced: 0, warnings: Vec::new() }
+    }
+
+    /// The words that replace `line` (`import`, a name, arguments) with the words of its block. `nesting` is 0 when the
+    /// import stands between blocks, where it may bring whole sites and snippets.
+    pub(crate) fn expand(
+        &mut self,
+        line: &[Token],
+        block: &[Token],
+        snippets: &BTreeMap<String, Vec<Token>>,
+        nesting: usize,
+    ) -> Result<Vec<Token>, Error> {
+        let keyword = &line[0];
+        let Some(target) = line.get(1) else {
+            return Err(Error::at(keyword, ErrorKind::ArgumentCount(keyword.text.clone())));
+        };
+        if target.text.is_empty() {
+            return Err(Error::at(target, ErrorKind::Rule("Import requires a non-empty filepath")));
+        }
+        let given = Given { arguments: &line[2..], block, named: named_blocks(block)? };
+        let (tokens, nodes) = match snippets.get(&*target.text) {
+            Some(tokens) => {
+                let node = tokens.first().map(|token| format!("{}:{}", token.at.file, target.text));
+                (tokens.clone(), Vec::from_iter(node))
+            }
+            None => self.files(target)?,
+        };
+        let mut from = keyword.at.file.to_string();
+        if let Some(snippet) = &keyword.snippet {
+            from = format!("{from}:{snippet}");
+        }
+        for to in nodes {
+            if from == to || self.leads(&to, &from, &mut BTreeSet::new()) {
+                let kind = ErrorKind::ImportCycle { from: from.into(), to: to.into() };
+                return Err(Error::at(keyword, kind));
+            }
+            self.edges.insert((from.clone(), to));
+        }
+        self.spliced = self.spliced.saturating_add(tokens.len()).saturating_add(block.len());
+        if self.spliced > TOKENS_MAX {
+            return Err(Error::at(keyword, ErrorKind::Rule("imports bring in more than a million words")));
+        }
+        Ok(self.fill_in(&tokens, &given, nesting))
+    }
+
+    fn leads(&self, from: &str, to: &str, seen: &mut BTreeSet<String>) -> bool {
+        let next = self.edges.iter().filter(|(start, _)| start == from).map(|(_, end)| end);
+        next.into_iter().any(|end| end == to || (seen.insert(end.clone()) && self.leads(end, to, seen)))
+    }
+
+    /// The words of the files that a path or a pattern with one wildcard names, relative to the importing file.
+    fn files(&mut self, target: &Token) -> Result<(Vec<Token>, Vec<String>), Error> {
+        let word = |rule| Err(Error::at(target, ErrorKind::Word { rule, found: target.text.clone() }));
+        let base = Path::new(&*target.at.file).parent().unwrap_or(Path::new(""));
+        let pattern = base.join(&*target.text);
+        let text = pattern.to_string_lossy();
+        let brackets = text.contains('[') && text.contains(']');
+        if text.matches('*').count() > 1 || text.matches('?').count() > 1 || brackets {
+            return word("Glob pattern may only contain one wildcard (*), but has others: {}");
+        }
+        let wild = text.contains(['*', '?']);
+        let paths = if wild { glob(&pattern) } else { vec![pattern] };
+        let mut tokens = Vec::new();
+        let mut nodes = Vec::new();
+        if paths.is_empty() {
+            let message = format!("No files matching import glob pattern {}", target.text);
+            self.warnings.push(Warning { at: target.at.clone(), message });
+        }
+        for path in paths {
+            let name: Arc<str> = Arc::from(&*path.to_string_lossy());
+            let source = match std::fs::read_to_string(&path) {
+                Ok(source) => source,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    return word("File to import not found: {}");
+                }
+                Err(error) => return Err(Error::at(target, ErrorKind::ImportRead((&*name).into(), error.kind()))),
+            };
+            if source.trim().is_empty() {
+                self.warnings.push(Warning { at: target.at.clone(), message: format!("Import file is empty: {name}") });
+            }
+            tokens.extend(lexer::lex(&source, &name, self.env)?);
+            nodes.push(name.to_string());
+        }
+        Ok((tokens, nodes))
+    }
+
+    /// Replaces `{args[…]}`, `{block}` and `{blocks.name}`, and gives the words a chain of their own. Snippets that an
+    /// imported file defines keep theirs for whoever imports them.
+    fn fill_in(&mut self, tokens: &[Token], given: &Given<'_>, mut nesting: usize) -> Vec<Token> {
+        let mut out: Vec<Token> = Vec::with_capacity(tokens.len());
+        let mut chains = BTreeMap::new();
+        let outside = nesting == 0;
+        let mut index_in_line = 0;
+        let mut names_snippet = false;
+        let mut in_snippet = false;
+        for (index, token) in tokens.iter().enumerate() {
+            let mut token = token.clone();
+            token.chain = *chains.entry(token.chain).or_insert_with(|| {
+                self.chains += 1;
+                self.chains
+            });
+            if outside && !in_snippet {
+                let first = index == 0 || tokens[index - 1].line_ends_before(&tokens[index]);
+                index_in_line = if first { 0 } else { index_in_line + 1 };
+                if index_in_line == 0 && token.text.len() >= 3 && token.text.starts_with('(') && token.text.ends_with(')')
+                {
+                    names_snippet = true;
+                }
+            }
+            if token.opens() {
+                nesting += 1;
+                if outside && names_snippet && index_in_line == 1 && nesting == 1 {
+                    in_snippet = true;
+                    names_snippet = false;
+                }
+            } else if token.closes() {
+                nesting = nesting.saturating_sub(1);
+                if nesting == 0 {
+                    in_snippet = false;
+                }
+            }
+            if in_snippet {
+                out.push(token);
+            } else if &*token.text == "{block}" {
+                out.extend_from_slice(given.block);
+            } else if let Some(name) = token.text.strip_prefix("{blocks.").and_then(|name| name.strip_suffix('}')) {
+                out.extend_from_slice(given.named.get(name).copied().unwrap_or_default());
+            } else if let Some(range) = all_arguments(&token, given.arguments.len()) {
+                let texts = given.arguments[range].iter().map(|argument| argument.text.clone());
+                out.extend(texts.map(|text| Token { text, ..token.clone() }));
+            } else {
+                token.text = with_arguments(&token.text, given.arguments).into();
+                out.push(token);
+            }
+        }
+        out
+    }
+}
+
+/// The sub-blocks of an import's block by the word that names them: `name a b` is `a b`, `name { … }` its lines.
+fn named_blocks(block: &[Token]) -> Result<BTreeMap<&str, &[Token]>, Error> {
+    let mut named = BTreeMap::new();
+    let mut index = 0;
+    while index < block.len() {
+        let name = &block[index];
+        if name.opens() {
+            return Err(Error::at(name, ErrorKind::Rule("anonymous blocks are not supported")));
+        }
+        let start = index + 1;
+        index = start;
+        while index < block.len() && !block[index].opens() && !block[index - 1].line_ends_before(&block[index]) {
+            index += 1;
+        }
+        let mut range = start..index;
+        let opens = index < block.len() && block[index].opens() && !block[index - 1].line_ends_before(&block[index]);
+        if opens {
+            let mut depth = 0_usize;
+            let body = index + 1;
+            while index < block.len() {
+                depth = if block[index].opens() { depth + 1 } else { depth - usize::from(block[index].closes()) };
+                index += 1;
+                if depth == 0 {
+                    break;
+                }
+            }
+            if range.is_empty() {
+                range = body..index - 1;
+            } else {
+                // Words before the brace belong to it as well; keep the span, braces included.
+                range = start..index;
+            }
+        }
+        named.insert(&*name.text, &block[range]);
+    }
+    Ok(named)
+}
+
+/// The files that match a pattern whose wildcard stands in the last component, sorted; hidden ones only when asked for.
+fn glob(pattern: &Path) -> Vec<PathBuf> {
+    let directory = pattern.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let wanted = pattern.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
+    let mut found: Vec<PathBuf> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| matches(&wanted, name) && !(wanted.starts_with('*') && name.starts_with('.')))
+        .map(|name| pattern.with_file_name(name))
+        .collect();
+    found.sort();
+    found
+}
+
+/// Whether a name matches a pattern of `*` (any run of characters) and `?` (any one).
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (mut p, mut n) = (0, 0);
+    let mut retry = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                retry = Some((p, n));
+                p += 1;
+            }
+            Some(&ch) if ch == '?' || ch == name[n] => (p, n) = (p + 1, n + 1),
+            _ => match retry {
+                Some((star, from)) => {
+                    retry = Some((star, from + 1));
+                    (p, n) = (star + 1, from + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|&ch| ch == '*')
+}
+
+/// `{args[from:to]}` as a whole word, either end optional.
+fn all_arguments(token: &Token, count: usize) -> Option<std::ops::Range<usize>> {
+    let inner = token.text.strip_prefix("{args[")?.strip_suffix("]}")?;
+    let (from, to) = inner.split_once(':')?;
+    let bound = |text: &str, default| if text.is_empty() { Some(default) } else { text.parse::<usize>().ok() };
+    let (from, to) = (bound(from, 0)?, bound(to, count)?);
+    (from <= to && to <= count).then_some(from..to)
+}
+
+/// `{args[n]}` and its older form `{args.n}` anywhere in a word; what is not given stays as written.
+fn with_arguments(text: &str, arguments: &[Token]) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(open) = rest.find("{args") {
+        out.push_str(&rest[..open]);
+        rest = &rest[open..];
+        let span = rest.find('}').map(|close| &rest[..=close]);
+        let number = span.and_then(|span| {
+            let inner = &span["{args".len()..span.len() - 1];
+            inner.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).or(inner.strip_prefix('.'))
+        });
+        let argument = number.and_then(|number| arguments.get(number.parse::<usize>().ok()?));
+        match (argument, span) {
+            (Some(argument), Some(span)) => {
+                out.push_str(&argument.text);
+                rest = &rest[span.len()..];
+            }
+            _ => {
+                out.push_str("{args");
+                rest = &rest["{args".len()..];
+            }
+        }
+    }
+    out + rest
+}

@@ -1,0 +1,226 @@
+//! Text to words.
+//!
+//! Words are separated by white space. `"…"` keeps white space and knows `\"`; `` `…` `` keeps everything; `<<MARKER`
+//! starts a heredoc; `#` at the start of a word starts a comment; a backslash before a line break joins two lines.
+
+use std::sync::Arc;
+
+use super::environment::{Glyph, substitute};
+use super::error::{Error, ErrorKind};
+use super::position::Position;
+use super::token::{Quote, Token};
+
+/// The words of `source`, with environment variables substituted.
+pub(crate) fn lex(source: &str, file: &Arc<str>, env: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Token>, Error> {
+    let glyphs = substitute(source, env);
+    let mut lexer = Lexer { glyphs: &glyphs, next: 0, row: 1, joined: 0, file };
+    let mut tokens = Vec::new();
+    while let Some(token) = lexer.word()? {
+        tokens.push(token);
+    }
+    Ok(tokens)
+}
+
+struct Lexer<'a> {
+    glyphs: &'a [Glyph],
+    next: usize,
+    /// Logical line; line breaks joined away are only counted once a real one follows.
+    row: u32,
+    joined: u32,
+    file: &'a Arc<str>,
+}
+
+impl Lexer<'_> {
+    fn peek(&self) -> Option<char> {
+        self.glyphs.get(self.next).map(|glyph| glyph.ch)
+    }
+
+    fn take(&mut self) -> Option<char> {
+        let ch = self.peek()?;
+        self.next += 1;
+        Some(ch)
+    }
+
+    fn line_break(&mut self) {
+        self.row += 1 + self.joined;
+        self.joined = 0;
+    }
+
+    fn position(&self, index: usize) -> Position {
+        match self.glyphs.get(index).or(self.glyphs.last()) {
+            Some(glyph) => Position { file: self.file.clone(), line: glyph.line, column: glyph.column },
+            None => Position { file: self.file.clone(), line: 1, column: 1 },
+        }
+    }
+
+    fn token(&self, start: usize, row: u32, text: String, quote: Quote) -> Token {
+        let at = self.position(start);
+        Token { text: text.into(), quote, at, rows: (row, self.row), chain: 0, snippet: None }
+    }
+
+    /// Moves to the first character of a word; true when a backslash that is part of the word stands before it.
+    fn skip_blanks(&mut self) -> bool {
+        let mut escaped = false;
+        while let Some(ch) = self.peek() {
+            match ch {
+                '\\' if !escaped => escaped = true,
+                '\n' if escaped => {
+                    self.joined += 1;
+                    escaped = false;
+                }
+                '\n' => self.line_break(),
+                '#' => {
+                    while self.peek().is_some_and(|ch| ch != '\n') {
+                        self.next += 1;
+                    }
+                    escaped = false;
+                    continue;
+                }
+                _ if ch.is_whitespace() => {}
+                _ => break,
+            }
+            self.next += 1;
+        }
+        escaped
+    }
+
+    fn word(&mut self) -> Result<Option<Token>, Error> {
+        let escaped = self.skip_blanks();
+        let (start, row) = (self.next, self.row);
+        Ok(match self.peek() {
+            None => None,
+            // A backslash does not keep a quote from opening, but is lost before it.
+            Some(quote @ ('"' | '`')) => {
+                self.next += 1;
+                Some(self.quoted(start, row, quote))
+            }
+            Some('<') if !escaped && self.glyphs.get(start + 1).is_some_and(|glyph| glyph.ch == '<') => {
+                Some(self.heredoc(start, row)?)
+            }
+            Some(_) => Some(self.bare(start, row, escaped)),
+        })
+    }
+
+    /// A bare word, up to white space; a backslash stays unless it joins lines or guards a `<`.
+    fn bare(&mut self, start: usize, row: u32, mut escaped: bool) -> Token {
+        let mut text = String::new();
+        while let Some(ch) = self.peek() {
+            if ch == '\\' && !escaped {
+                escaped = true;
+            } else if ch == '\r' {
+                // Only line feeds end lines.
+            } else if ch.is_whitespace() {
+                if ch == '\n' && escaped {
+                    self.next += 1;
+                    let token = self.token(start, row, text, Quote::None);
+                    self.joined += 1;
+                    return token;
+                }
+                break;
+            } else {
+                if std::mem::take(&mut escaped) && ch != '<' {
+                    text.push('\\');
+                }
+                text.push(ch);
+            }
+            self.next += 1;
+        }
+        self.token(start, row, text, Quote::None)
+    }
+
+    /// A quoted word; one that the file ends in is taken as it stands, as Caddy does.
+    fn quoted(&mut self, start: usize, row: u32, quote: char) -> Token {
+        let mut text = String::new();
+        let kind = if quote == '"' { Quote::Double } else { Quote::Backtick };
+        while let Some(ch) = self.take() {
+            match ch {
+                '\\' if quote == '"' => match self.take() {
+                    Some('"') => text.push('"'),
+                    Some(other) => {
+                        text.extend(['\\', other]);
+                        if other == '\n' {
+                            self.line_break();
+                        }
+                    }
+                    None => {}
+                },
+                _ if ch == quote => return self.token(start, row, text, kind),
+                _ => {
+                    if ch == '\n' {
+                        self.line_break();
+                    }
+                    text.push(ch);
+                }
+            }
+        }
+        self.token(start, row, text, Quote::None)
+    }
+
+    /// `<<MARKER`, lines, `MARKER`: the white space before the closing marker is taken off every line. A space right
+    /// after the first word makes it an ordinary word.
+    fn heredoc(&mut self, start: usize, row: u32) -> Result<Token, Error> {
+        let mut opening = String::new();
+        loop {
+            match self.peek() {
+                Some('\n') => break,
+                None | Some(' ') => return Ok(self.token(start, row, opening, Quote::None)),
+                Some('\r') => {}
+                Some(ch) => opening.push(ch),
+            }
+            self.next += 1;
+        }
+        self.next += 1;
+        let fail = |kind| Err(Error::new(self.position(start), kind));
+        let marker = &opening["<<".len()..];
+        if marker.is_empty() {
+            return fail(ErrorKind::HeredocMarkerMissing);
+        }
+        if marker.starts_with('<') {
+            return fail(ErrorKind::HeredocBrackets);
+        }
+        if !marker.chars().all(|ch| ch.is_ascii_alphanumeric() || matches!(ch, '-' | '_')) {
+            return fail(ErrorKind::HeredocMarker(marker.into()));
+        }
+        let body = self.next;
+        let Some(end) = self.find(marker) else {
+            return fail(ErrorKind::HeredocOpen(marker.into()));
+        };
+        let text = self.unindent(body, end, marker)?;
+        let lines = self.glyphs[body..end].iter().filter(|glyph| glyph.ch == '\n').count();
+        self.next = end + marker.len();
+        self.row += 1 + self.joined + u32::try_from(lines).unwrap_or(u32::MAX - self.row - self.joined - 1);
+        self.joined = 0;
+        Ok(self.token(start, row, text, Quote::Heredoc))
+    }
+
+    /// Where the closing marker starts: its first occurrence, wherever on a line (the marker is ASCII).
+    fn find(&self, marker: &str) -> Option<usize> {
+        let last = self.glyphs.len().checked_sub(marker.len())?;
+        (self.next..=last).find(|&from| marker.chars().zip(&self.glyphs[from..]).all(|(ch, glyph)| ch == glyph.ch))
+    }
+
+    fn unindent(&self, body: usize, end: usize, marker: &str) -> Result<String, Error> {
+        let text = |range: std::ops::Range<usize>| self.glyphs[range].iter().map(|glyph| glyph.ch).collect::<String>();
+        let Some(last_break) = (body..end).rev().find(|&index| self.glyphs[index].ch == '\n') else {
+            return Ok(String::new());
+        };
+        let padding = text(last_break + 1..end);
+        let mut out: Vec<String> = Vec::new();
+        let mut from = body;
+        while from <= last_break {
+            let to = (from..=last_break).find(|&index| self.glyphs[index].ch == '\n').unwrap_or(last_break);
+            let line = text(from..to);
+            if line.is_empty() || line == "\r" {
+                out.push(String::new());
+            } else if let Some(rest) = line.strip_prefix(&padding) {
+                out.push(rest.replace('\r', ""));
+            } else {
+                let line = line.trim_end_matches('\r').into();
+                let kind = ErrorKind::HeredocIndent { marker: marker.into(), line, expected: padding.into() };
+                return Err(Error::new(self.position(from), kind));
+            }
+            from = to + 1;
+        }
+        Ok(out.join("\n"))
+    }
+}

@@ -1,0 +1,304 @@
+//! The syntax of each kind of matcher: its lines to its JSON.
+
+use serde_json::{Map, Value, json};
+
+use super::super::directives::canonical;
+use super::super::error::{Error, ErrorKind};
+use super::super::segment::Segment;
+use super::super::token::Token;
+
+type Parse = fn(&[Segment], &str) -> Result<Value, Error>;
+
+/// Every kind that Caddy has; `None` where it is not built.
+pub(super) const KINDS: &[(&str, Option<Parse>)] = &[
+    ("client_ip", Some(ranges)),
+    ("expression", Some(expression)),
+    ("file", Some(file)),
+    ("header", Some(header)),
+    ("header_regexp", Some(header_regexp)),
+    ("host", Some(words)),
+    ("method", Some(words)),
+    ("not", Some(not)),
+    ("path", Some(words)),
+    ("path_regexp", Some(path_regexp)),
+    ("protocol", Some(protocol)),
+    ("query", Some(query)),
+    ("remote_ip", Some(ranges)),
+    ("tls", Some(tls)),
+    ("vars", Some(vars)),
+    ("vars_regexp", Some(vars_regexp)),
+];
+
+/// What an unknown kind could have been.
+pub(super) const NAMES: &[&str] = &[
+    "client_ip",
+    "expression",
+    "file",
+    "header",
+    "header_regexp",
+    "host",
+    "method",
+    "not",
+    "path",
+    "path_regexp",
+    "protocol",
+    "query",
+    "remote_ip",
+    "tls",
+    "vars",
+    "vars_regexp",
+];
+
+/// What `private_ranges` stands for.
+pub(crate) const PRIVATE_RANGES: [&str; 6] =
+    ["192.168.0.0/16", "172.16.0.0/12", "10.0.0.0/8", "127.0.0.1/8", "fd00::/8", "::1"];
+
+fn fail<T>(token: &Token, rule: &'static str) -> Result<T, Error> {
+    Err(Error::at(token, ErrorKind::Word { rule, found: token.text.clone() }))
+}
+
+fn last(line: &Segment) -> &Token {
+    line.arguments.last().unwrap_or(&line.name)
+}
+
+fn count<T>(line: &Segment) -> Result<T, Error> {
+    let last = last(line);
+    Err(Error::at(last, ErrorKind::ArgumentCount(last.text.clone())))
+}
+
+fn no_block(line: &Segment) -> Result<(), Error> {
+    match line.block.iter().flatten().next() {
+        Some(_) => fail(&line.name, "malformed {} matcher: blocks are not supported"),
+        None => Ok(()),
+    }
+}
+
+/// A list of words; Caddy writes an empty one as null.
+fn words(lines: &[Segment], _name: &str) -> Result<Value, Error> {
+    let mut words = Vec::new();
+    for line in lines {
+        no_block(line)?;
+        words.extend(line.arguments.iter().map(|token| Value::from(&*token.text)));
+    }
+    Ok(if words.is_empty() { Value::Null } else { words.into() })
+}
+
+fn push(map: &mut Map<String, Value>, key: &str, value: Value) {
+    match map.get_mut(key) {
+        Some(Value::Array(values)) => values.push(value),
+        _ => {
+            map.insert(key.to_owned(), Value::Array(vec![value]));
+        }
+    }
+}
+
+fn header(lines: &[Segment], _name: &str) -> Result<Value, Error> {
+    let mut fields = Map::new();
+    for line in lines {
+        header_lines(line, &mut fields)?;
+    }
+    Ok(fields.into())
+}
+
+/// One `header` line: `Field value` or `!Field`. Also how response matchers write it.
+pub(crate) fn header_lines(line: &Segment, fields: &mut Map<String, Value>) -> Result<(), Error> {
+    let (field, value) = match line.arguments.as_slice() {
+        [] => return fail(&line.name, "malformed {} matcher: expected field"),
+        [field] => (field, None),
+        [field, value, ..] => (field, Some(value)),
+    };
+    match (field.text.strip_prefix('!'), value) {
+        (Some(""), _) => return fail(field, "malformed header matcher: must have field name following {} character"),
+        (Some(_), Some(value)) => {
+            return fail(value, "malformed header matcher: null matching headers cannot have a field value, got {}");
+        }
+        (Some(absent), None) => {
+            fields.insert(absent.to_owned(), Value::Null);
+        }
+        (None, None) => {
+            return fail(field, "malformed header matcher: expected both field and value, got only {}");
+        }
+        (None, Some(value)) => push(fields, &canonical(&field.text), (*value.text).into()),
+    }
+    no_block(line)
+}
+
+fn query(lines: &[Segment], _name: &str) -> Result<Value, Error> {
+    let mut pairs = Map::new();
+    for line in lines {
+        for token in line.arguments.iter().filter(|token| !token.text.is_empty()) {
+            let Some((key, value)) = token.text.split_once('=') else {
+                return fail(token, "malformed query matcher token: {}; must be in param=val format");
+            };
+            push(&mut pairs, key, value.into());
+        }
+        no_block(line)?;
+    }
+    Ok(pairs.into())
+}
+
+fn regexp(name: &str, pattern: &Token) -> Value {
+    let mut regexp = Map::new();
+    if !name.is_empty() {
+        regexp.insert("name".into(), name.into());
+    }
+    regexp.insert("pattern".into(), (*pattern.text).into());
+    regexp.into()
+}
+
+fn path_regexp(lines: &[Segment], name: &str) -> Result<Value, Error> {
+    if let Some(second) = lines.get(1) {
+        return fail(&second.name, "regular expression can only be used once per named matcher: {}");
+    }
+    let line = &lines[0];
+    no_block(line)?;
+    match line.arguments.as_slice() {
+        [pattern] => Ok(regexp(name, pattern)),
+        [own, pattern] => Ok(regexp(if own.text.is_empty() { name } else { &own.text }, pattern)),
+        _ => count(line),
+    }
+}
+
+/// `[name] field pattern` on each line.
+fn named_regexps(lines: &[Segment], name: &str, once: Option<&'static str>) -> Result<Value, Error> {
+    let mut fields = Map::new();
+    for line in lines {
+        let (own, field, pattern) = match line.arguments.as_slice() {
+            [field, pattern] => (name, field, pattern),
+            [own, field, pattern, ..] => (if own.text.is_empty() { name } else { &*own.text }, field, pattern),
+            _ => return count(line),
+        };
+        if let (Some(rule), true) = (once, fields.contains_key(&*field.text)) {
+            return fail(field, rule);
+        }
+        fields.insert(field.text.to_string(), regexp(own, pattern));
+        no_block(line)?;
+    }
+    Ok(fields.into())
+}
+
+fn header_regexp(lines: &[Segment], name: &str) -> Result<Value, Error> {
+    let once = "header_regexp matcher can only be used once per named matcher, per header field: {}";
+    named_regexps(lines, name, Some(once))
+}
+
+fn vars_regexp(lines: &[Segment], name: &str) -> Result<Value, Error> {
+    named_regexps(lines, name, None)
+}
+
+fn vars(lines: &[Segment], _name: &str) -> Result<Value, Error> {
+    let mut variables = Map::new();
+    for line in lines {
+        let Some((key, values)) = line.arguments.split_first() else {
+            return fail(&line.name, "malformed {} matcher: expected field name");
+        };
+        if values.is_empty() {
+            return fail(key, "malformed vars matcher: expected at least one value to match against, got only {}");
+        }
+        values.iter().for_each(|value| push(&mut variables, &key.text, (*value.text).into()));
+        no_block(line)?;
+    }
+    Ok(variables.into())
+}
+
+fn protocol(lines: &[Segment], _name: &str) -> Result<Value, Error> {
+    let mut protocol = Value::Null;
+    for line in lines {
+        let Some(token) = line.arguments.first() else {
+            return fail(&line.name, "expected exactly one protocol after '{}'");
+        };
+        protocol = (*token.text).into();
+    }
+    Ok(protocol)
+}
+
+fn ranges(lines: &[Segment], _name: &str) -> Result<Value, Error> {
+    let mut ranges: Vec<Value> = Vec::new();
+    for line in lines {
+        for token in &line.arguments {
+            match &*token.text {
+                "forwarded" if &*line.name.text == "remote_ip" => {
+                    return fail(token, "the '{}' option is no longer supported; use the 'client_ip' matcher instead");
+                }
+                "private_ranges" => ranges.extend(PRIVATE_RANGES.map(Value::from)),
+                range => ranges.push(range.into()),
+            }
+        }
+        no_block(line)?;
+    }
+    Ok(if ranges.is_empty() { json!({}) } else { json!({ "ranges": ranges }) })
+}
+
+/// One quoted expression, or several words joined with their quotes; the single word takes the matcher's name along.
+fn expression(lines: &[Segment], name: &str) -> Result<Value, Error> {
+    if let Some(second) = lines.get(1) {
+        return fail(&second.name, "repeated {} matchers are not supported, combine them into one expression with &&");
+    }
+    match lines[0].arguments.as_slice() {
+        [] => count(&lines[0]),
+        [only] if name.is_empty() => Ok((*only.text).into()),
+        [only] => Ok(json!({ "expr": *only.text, "name": name })),
+        several => Ok(several.iter().map(Token::raw).collect::<Vec<_>>().join(" ").into()),
+    }
+}
+
+fn tls(lines: &[Segment], _name: &str) -> Result<Value, Error> {
+    let mut matcher = Map::new();
+    for line in lines {
+        match line.arguments.as_slice() {
+            [] => {}
+            [option] if &*option.text == "early_data" => {
+                matcher.insert("handshake_complete".into(), false.into());
+            }
+            [option] => return fail(option, "unrecognized option '{}'; expected early_data"),
+            _ => return count(line),
+        }
+        no_block(line)?;
+    }
+    Ok(matcher.into())
+}
+
+fn file(lines: &[Segment], _name: &str) -> Result<Value, Error> {
+    let mut matcher = Map::new();
+    let mut tries: Vec<Value> = Vec::new();
+    let texts = |tokens: &[Token]| Vec::from_iter(tokens.iter().map(|token| Value::from(&*token.text)));
+    for line in lines {
+        tries.extend(texts(&line.arguments));
+        for option in line.block.iter().flatten() {
+            let first = option.arguments.first();
+            match (&*option.name.text, first) {
+                ("root" | "try_policy", Some(value)) => {
+                    matcher.insert(option.name.text.to_string(), (*value.text).into());
+                }
+                ("split_path", Some(_)) => {
+                    matcher.insert("split_path".into(), texts(&option.arguments).into());
+                }
+                ("try_files", _) if first.is_some() || !tries.is_empty() => tries.extend(texts(&option.arguments)),
+                ("root" | "try_policy" | "split_path" | "try_files", _) => return count(option),
+                _ => {
+                    let rule = "unrecognized subdirective: {}";
+                    let expected = &["root", "try_files", "try_policy", "split_path"];
+                    let kind = ErrorKind::Unknown { rule, name: option.name.text.clone(), expected };
+                    return Err(Error::at(&option.name, kind));
+                }
+            }
+        }
+    }
+    if !tries.is_empty() {
+        matcher.insert("try_files".into(), tries.into());
+    }
+    Ok(matcher.into())
+}
+
+/// Each `not` is a set that must not match: `not kind …` or `not { kind … }`.
+fn not(lines: &[Segment], _name: &str) -> Result<Value, Error> {
+    let mut sets = Vec::new();
+    for line in lines {
+        let inner = match line.rest() {
+            Some(rest) => vec![rest],
+            None => line.block.clone().unwrap_or_default(),
+        };
+        sets.push(Value::Object(super::set(&inner, "")?));
+    }
+    Ok(sets.into())
+}

@@ -1,0 +1,302 @@
+//! The global options block.
+
+mod per_server;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::Session;
+use super::directives::protocols;
+use super::dispenser::{Dispenser, Scope};
+use super::error::{Error, ErrorKind, GLOBAL_OPTION, Part};
+use super::quantity::{integer, nanoseconds};
+use super::registry::Directives;
+use super::segment::Segment;
+
+pub(crate) use per_server::ServerOptions;
+
+/// What the global block says, as far as it says anything.
+#[derive(Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) debug: bool,
+    pub(crate) order: Option<Vec<Box<str>>>,
+    pub(crate) auto_https: Vec<Box<str>>,
+    pub(crate) default_bind: Vec<(Vec<String>, Vec<String>)>,
+    pub(crate) default_sni: String,
+    pub(crate) fallback_sni: String,
+    /// Longest listener address first: the first that fits a server configures it.
+    pub(crate) servers: Vec<ServerOptions>,
+    http_port: Option<i64>,
+    https_port: Option<i64>,
+    grace_period: i64,
+    shutdown_delay: i64,
+    metrics: Option<Value>,
+    admin: Option<Value>,
+    persist_config: Persist,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Persist {
+    #[default]
+    On,
+    Off,
+}
+
+impl Options {
+    pub(crate) fn http_port(&self) -> String {
+        self.http_port.unwrap_or(80).to_string()
+    }
+
+    pub(crate) fn https_port(&self) -> String {
+        self.https_port.unwrap_or(443).to_string()
+    }
+
+    pub(crate) fn auto_https(&self, word: &str) -> bool {
+        self.auto_https.iter().any(|own| **own == *word)
+    }
+
+    /// Members of the HTTP app besides its servers.
+    pub(crate) fn http_json(&self) -> Map<String, Value> {
+        let numbers = [
+            ("http_port", self.http_port.unwrap_or(0)),
+            ("https_port", self.https_port.unwrap_or(0)),
+            ("grace_period", self.grace_period),
+            ("shutdown_delay", self.shutdown_delay),
+        ];
+        let set = numbers.into_iter().filter(|(_, number)| *number != 0);
+        let mut http: Map<String, Value> = set.map(|(key, number)| (key.to_owned(), number.into())).collect();
+        if let Some(metrics) = &self.metrics {
+            http.insert("metrics".into(), metrics.clone());
+        }
+        http
+    }
+
+    pub(crate) fn admin_json(&self) -> Option<Value> {
+        let mut admin = self.admin.clone();
+        if self.persist_config == Persist::Off {
+            admin.get_or_insert_with(|| json!({}))["config"] = json!({ "persist": false });
+        }
+        admin
+    }
+}
+
+/// Caddy's options that are not built.
+const NOT_BUILT: &[&str] = &[
+    "acme_ca",
+    "acme_ca_root",
+    "acme_dns",
+    "acme_eab",
+    "cert_issuer",
+    "cert_lifetime",
+    "dns",
+    "ech",
+    "email",
+    "filesystem",
+    "key_type",
+    "local_certs",
+    "log",
+    "ocsp_interval",
+    "ocsp_stapling",
+    "on_demand_tls",
+    "pki",
+    "preferred_chains",
+    "renew_interval",
+    "renewal_window_ratio",
+    "skip_install_trust",
+    "storage",
+    "storage_check",
+    "storage_clean_interval",
+    "tls_automate_names",
+    "tls_resolvers",
+    "events",
+];
+
+const BUILT: &[&str] = &[
+    "admin",
+    "auto_https",
+    "debug",
+    "default_bind",
+    "default_sni",
+    "fallback_sni",
+    "grace_period",
+    "http_port",
+    "https_port",
+    "metrics",
+    "order",
+    "persist_config",
+    "servers",
+    "shutdown_delay",
+];
+
+/// Reads the block's lines.
+pub(crate) fn read(segments: &[Segment], directives: &Directives) -> Result<Options, Error> {
+    let session = Session {
+        directives,
+        order: directives.order().to_vec(),
+        groups: Cell::new(0),
+        warnings: RefCell::default(),
+        invoked: RefCell::default(),
+    };
+    let scope = Scope { session: &session, matchers: BTreeMap::new(), files: &[] };
+    let mut options = Options::default();
+    for segment in segments {
+        let mut d = Dispenser::new(segment, &scope);
+        option(&mut options, &mut d, directives).map_err(|error| match error.kind() {
+            ErrorKind::Unknown { rule: GLOBAL_OPTION, .. } | ErrorKind::NotBuilt(Part::GlobalOption, _) => error,
+            _ => error.inside(&segment.name.text, &segment.closes),
+        })?;
+    }
+    options.servers.sort_by_key(|servers| std::cmp::Reverse(servers.listener.len()));
+    if let Some(pair) = options.servers.windows(2).find(|pair| pair[0].listener == pair[1].listener) {
+        let rule = "cannot have 'servers' global options with duplicate listener addresses: {}";
+        let kind = ErrorKind::Word { rule, found: pair[1].listener.as_str().into() };
+        return Err(Error::new(pair[1].at.clone(), kind));
+    }
+    Ok(options)
+}
+
+fn option(options: &mut Options, d: &mut Dispenser<'_>, directives: &Directives) -> Result<(), Error> {
+    let name = d.name();
+    match &*name.text {
+        "debug" => options.debug = true,
+        "http_port" => options.http_port = Some(port(d)?),
+        "https_port" => options.https_port = Some(port(d)?),
+        "grace_period" => options.grace_period = duration(d)?,
+        "shutdown_delay" => options.shutdown_delay = duration(d)?,
+        "default_sni" => options.default_sni = single(d)?,
+        "fallback_sni" => options.fallback_sni = single(d)?,
+        "persist_config" => {
+            if single(d)? != "off" {
+                return Err(d.rule("persist_config must be 'off'"));
+            }
+            options.persist_config = Persist::Off;
+        }
+        "auto_https" => {
+            options.auto_https.clear();
+            d.require()?;
+            for word in &d.segment().arguments {
+                if !matches!(&*word.text, "off" | "disable_redirects" | "disable_certs" | "ignore_loaded_certs") {
+                    let rule = "auto_https must be one of 'off', 'disable_redirects', 'disable_certs', or \
+                                'ignore_loaded_certs', got '{}'";
+                    return Err(Error::at(word, ErrorKind::Word { rule, found: word.text.clone() }));
+                }
+                options.auto_https.push(word.text.clone());
+            }
+        }
+        "default_bind" => {
+            let mut addresses: Vec<String> = d.rest().iter().map(|token| token.text.to_string()).collect();
+            if addresses.is_empty() {
+                addresses.push(String::new());
+            }
+            options.default_bind.push((addresses, protocols(d)?));
+        }
+        "order" => order(options, d, directives)?,
+        "admin" => options.admin = Some(admin(d)?),
+        "metrics" => options.metrics = Some(metrics(d)?),
+        "servers" => options.servers.push(ServerOptions::read(d)?),
+        known if NOT_BUILT.contains(&known) => {
+            return Err(Error::at(name, ErrorKind::NotBuilt(Part::GlobalOption, name.text.clone())));
+        }
+        _ => {
+            let kind = ErrorKind::Unknown { rule: GLOBAL_OPTION, name: name.text.clone(), expected: BUILT };
+            return Err(Error::at(name, kind));
+        }
+    }
+    Ok(())
+}
+
+fn port(d: &mut Dispenser<'_>) -> Result<i64, Error> {
+    let token = d.require()?;
+    let port = integer(&token.text).ok_or_else(|| d.word("converting port '{}' to integer value: not a number"))?;
+    d.end()?;
+    Ok(port)
+}
+
+pub(super) fn duration(d: &mut Dispenser<'_>) -> Result<i64, Error> {
+    let token = d.require()?;
+    nanoseconds(&token.text).ok_or_else(|| d.word("invalid duration '{}'; expected one such as 30s, 1m30s or 2d"))
+}
+
+fn single(d: &mut Dispenser<'_>) -> Result<String, Error> {
+    let text = d.require()?.text.to_string();
+    d.end()?;
+    Ok(text)
+}
+
+/// `order <directive> first|last|before|after [<directive>]`
+fn order(options: &mut Options, d: &mut Dispenser<'_>, directives: &Directives) -> Result<(), Error> {
+    let directive = d.require()?;
+    if !directives.knows(&directive.text) {
+        return Err(d.word("{} is not a registered directive"));
+    }
+    let position = d.require()?;
+    let mut order = options.order.take().unwrap_or_else(|| directives.order().to_vec());
+    order.retain(|name| *name != directive.text);
+    let index = match &*position.text {
+        "first" => 0,
+        "last" => order.len(),
+        side @ ("before" | "after") => {
+            let other = d.require()?;
+            let index = order.iter().position(|name| *name == other.text);
+            index.ok_or_else(|| d.word("directive '{}' not found"))? + usize::from(side == "after")
+        }
+        _ => return Err(d.word("unknown positional '{}'; expected first, last, before or after")),
+    };
+    d.end()?;
+    order.insert(index, directive.text.clone());
+    options.order = Some(order);
+    Ok(())
+}
+
+/// `admin off|[<address>] { enforce_origin; origins … }`
+fn admin(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    let mut admin = Map::new();
+    match d.argument() {
+        Some(word) if &*word.text == "off" => {
+            d.end()?;
+            d.no_block("No more option is allowed after turning off admin config")?;
+            return Ok(json!({ "disabled": true }));
+        }
+        Some(address) if !address.text.is_empty() => {
+            admin.insert("listen".into(), (*address.text).into());
+        }
+        _ => {
+            admin.insert("listen".into(), "localhost:2019".into());
+        }
+    }
+    d.end()?;
+    for mut line in d.lines() {
+        match &*line.name().text {
+            "enforce_origin" => {
+                admin.insert("enforce_origin".into(), true.into());
+            }
+            "origins" => {
+                let origins: Vec<Value> = line.rest().iter().map(|token| (*token.text).into()).collect();
+                if !origins.is_empty() {
+                    admin.insert("origins".into(), origins.into());
+                }
+            }
+            _ => return Err(line.unknown("unrecognized parameter '{}'", &["enforce_origin", "origins"])),
+        }
+    }
+    Ok(admin.into())
+}
+
+/// `metrics { per_host; observe_catchall_hosts; otlp }`
+fn metrics(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    let mut metrics = Map::new();
+    for line in d.lines() {
+        match &*line.name().text {
+            name @ ("per_host" | "observe_catchall_hosts" | "otlp") => {
+                metrics.insert(name.to_owned(), true.into());
+            }
+            _ => {
+                let expected = &["observe_catchall_hosts", "otlp", "per_host"];
+                return Err(line.unknown("unrecognized servers option '{}'", expected));
+            }
+        }
+    }
+    Ok(metrics.into())
+}

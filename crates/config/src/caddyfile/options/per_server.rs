@@ -1,0 +1,250 @@
+//! `servers [<listener address>] { … }`
+
+use serde_json::{Map, Value, json};
+
+use super::super::dispenser::Dispenser;
+use super::super::error::{Error, ErrorKind, Part};
+use super::super::matcher::PRIVATE_RANGES;
+use super::super::position::Position;
+use super::super::quantity::{integer, octets};
+use super::duration;
+
+/// Options for the servers that listen on an address, or for all others.
+#[derive(Debug)]
+pub(crate) struct ServerOptions {
+    pub(crate) at: Position,
+    /// Empty: every server that no other options fit.
+    pub(crate) listener: String,
+    /// Replaces `srvN`.
+    pub(crate) name: String,
+    /// Members of the server's JSON.
+    pub(crate) members: Map<String, Value>,
+    /// Members of its `logs`.
+    pub(crate) logs: Map<String, Value>,
+    /// The deprecated nested form of the global option.
+    pub(crate) metrics: Option<Map<String, Value>>,
+}
+
+const OPTIONS: &[&str] = &[
+    "0rtt",
+    "client_ip_headers",
+    "enable_full_duplex",
+    "expected_dot_headers",
+    "expected_underscore_headers",
+    "keepalive_count",
+    "keepalive_idle",
+    "keepalive_interval",
+    "log_credentials",
+    "max_header_size",
+    "metrics",
+    "name",
+    "protocols",
+    "strict_sni_host",
+    "timeouts",
+    "trace",
+    "trusted_proxies",
+    "trusted_proxies_strict",
+    "trusted_proxies_unix",
+];
+
+impl ServerOptions {
+    pub(super) fn read(d: &mut Dispenser<'_>) -> Result<Self, Error> {
+        let listener = d.argument().map(|token| token.text.to_string()).unwrap_or_default();
+        d.end()?;
+        let at = d.last().at.clone();
+        let (members, logs) = (Map::new(), Map::new());
+        let mut options = Self { at, listener, name: String::new(), members, logs, metrics: None };
+        for mut line in d.lines() {
+            options.option(&mut line)?;
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, key: &str, value: impl Into<Value>) {
+        self.members.insert(key.to_owned(), value.into());
+    }
+
+    /// Caddy leaves a number out when it is 0, as if the option were not there.
+    fn number(&mut self, key: &str, number: i64) {
+        if number == 0 {
+            self.members.remove(key);
+        } else {
+            self.set(key, number);
+        }
+    }
+
+    fn option(&mut self, d: &mut Dispenser<'_>) -> Result<(), Error> {
+        let name = &*d.name().text;
+        match name {
+            "name" => {
+                if self.listener.is_empty() {
+                    return Err(d.rule("cannot set a name for a server without a listener address"));
+                }
+                self.name = d.require()?.text.to_string();
+            }
+            "timeouts" => {
+                for mut line in d.lines() {
+                    self.timeout(&mut line)?;
+                }
+            }
+            "max_header_size" => {
+                let size = size(d)?;
+                self.number("max_header_bytes", size);
+            }
+            "keepalive_interval" | "keepalive_idle" => {
+                let nanoseconds = duration(d)?;
+                self.number(name, nanoseconds);
+            }
+            "keepalive_count" => {
+                let token = d.require()?;
+                let count = token.text.parse::<i32>();
+                let count = count.map_err(|_| d.word("parsing keepalive count int: '{}' is no 32-bit integer"))?;
+                self.number(name, count.into());
+            }
+            "enable_full_duplex" | "trusted_proxies_unix" => {
+                d.end()?;
+                self.set(name, true);
+            }
+            "trusted_proxies_strict" => {
+                d.end()?;
+                self.set(name, 1);
+            }
+            "expected_underscore_headers" | "expected_dot_headers" => {
+                d.require()?;
+                self.set(name, super::super::directives::texts(&d.segment().arguments));
+            }
+            "log_credentials" => {
+                d.end()?;
+                self.logs.insert("should_log_credentials".into(), true.into());
+            }
+            "trace" => {
+                d.end()?;
+                self.logs.insert("trace".into(), true.into());
+            }
+            "protocols" => {
+                while let Some(protocol) = d.argument() {
+                    if !matches!(&*protocol.text, "h1" | "h2" | "h2c" | "h3") {
+                        return Err(d.word("unknown protocol '{}': expected h1, h2, h2c, or h3"));
+                    }
+                    self.push_once(name, d, "protocol {} specified more than once")?;
+                }
+                d.no_block("protocols takes no block")?;
+            }
+            "client_ip_headers" => {
+                while d.argument().is_some() {
+                    self.push_once(name, d, "client IP header {} specified more than once")?;
+                }
+                d.no_block("client_ip_headers takes no block")?;
+            }
+            "strict_sni_host" => match d.argument().map(|token| &*token.text) {
+                None | Some("on") => self.set(name, true),
+                Some("insecure_off") => self.set(name, false),
+                Some(_) => return Err(d.word("strict_sni_host only supports 'on' or 'insecure_off', got '{}'")),
+            },
+            "0rtt" => {
+                if &*d.require()?.text != "off" {
+                    return Err(d.word("unsupported 0rtt argument '{}' (only 'off' is supported)"));
+                }
+                self.set("allow_0rtt", false);
+            }
+            "trusted_proxies" => {
+                let source = trusted_proxies(d)?;
+                self.set(name, source);
+            }
+            "metrics" => {
+                let mut metrics = Map::new();
+                for line in d.lines() {
+                    if &*line.name().text != "per_host" {
+                        return Err(line.unknown("unrecognized metrics option '{}'", &["per_host"]));
+                    }
+                    metrics.insert("per_host".into(), true.into());
+                }
+                self.metrics = Some(metrics);
+            }
+            "listener_wrappers" | "packet_conn_wrappers" => {
+                return Err(d.error(ErrorKind::NotBuilt(Part::ServersOption, name.into())));
+            }
+            _ => return Err(d.unknown("unrecognized servers option '{}'", OPTIONS)),
+        }
+        Ok(())
+    }
+
+    fn push_once(&mut self, key: &str, d: &Dispenser<'_>, rule: &'static str) -> Result<(), Error> {
+        let word = Value::from(&*d.last().text);
+        let list = self.members.entry(key).or_insert_with(|| json!([]));
+        let Value::Array(list) = list else { return Ok(()) };
+        if list.contains(&word) {
+            return Err(d.word(rule));
+        }
+        list.push(word);
+        Ok(())
+    }
+
+    fn timeout(&mut self, d: &mut Dispenser<'_>) -> Result<(), Error> {
+        let (key, rate) = match &*d.name().text {
+            "read_body" => ("read_timeout", None),
+            "read_header" => ("read_header_timeout", None),
+            "write" => ("write_timeout", None),
+            "idle" => ("idle_timeout", None),
+            "read_body_idle" => ("read_idle_timeout", Some("read_min_rate")),
+            "write_idle" => ("write_idle_timeout", Some("write_min_rate")),
+            "write_max_chunk" => {
+                let size = size(d)?;
+                self.number("max_write_chunk", size);
+                return Ok(());
+            }
+            _ => {
+                let expected = &[
+                    "idle",
+                    "read_body",
+                    "read_body_idle",
+                    "read_header",
+                    "write",
+                    "write_idle",
+                    "write_max_chunk",
+                ];
+                return Err(d.unknown("unrecognized timeouts option '{}'", expected));
+            }
+        };
+        let nanoseconds = duration(d)?;
+        self.number(key, nanoseconds);
+        if let Some(rate) = rate {
+            if let Some(token) = d.argument() {
+                let octets = integer(&token.text);
+                let octets = octets.ok_or_else(|| d.word("parsing min_rate bytes/second: '{}' is no integer"))?;
+                self.number(rate, octets);
+            }
+            d.end()?;
+        } else {
+            d.overlook_rest();
+        }
+        Ok(())
+    }
+}
+
+fn size(d: &mut Dispenser<'_>) -> Result<i64, Error> {
+    let token = d.require()?;
+    let size = octets(&token.text).and_then(|octets| i64::try_from(octets).ok());
+    let size = size.ok_or_else(|| d.word("invalid size '{}'; expected one such as 16KiB or 100MB"))?;
+    d.end()?;
+    Ok(size)
+}
+
+/// `trusted_proxies static <ranges…>`; other sources are not built.
+fn trusted_proxies(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    let Some(source) = d.argument() else {
+        return Err(d.rule("trusted_proxies expects an IP range source module name as its first argument"));
+    };
+    if &*source.text != "static" {
+        let module = format!("http.ip_sources.{}", source.text).into();
+        return Err(d.error(ErrorKind::NotBuilt(Part::Module, module)));
+    }
+    let mut ranges: Vec<Value> = Vec::new();
+    for token in d.rest() {
+        match &*token.text {
+            "private_ranges" => ranges.extend(PRIVATE_RANGES.map(Value::from)),
+            range => ranges.push(range.into()),
+        }
+    }
+    Ok(if ranges.is_empty() { json!({ "source": "static" }) } else { json!({ "source": "static", "ranges": ranges }) })
+}

@@ -1,0 +1,322 @@
+//! Words to blocks: the global block, sites, snippets and named routes, each a tree of segments.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Warning;
+use super::error::{Error, ErrorKind};
+use super::import::Imports;
+use super::position::Position;
+use super::segment::Segment;
+use super::token::Token;
+
+/// Blocks nested deeper than this are refused, so that no input can exhaust the stack.
+const DEPTH_MAX: usize = 64;
+
+/// What the words before a block make of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A site, or the global options if it has no keys.
+    Site,
+    /// `&(name)`
+    NamedRoute(String),
+}
+
+/// A top-level block.
+#[derive(Debug)]
+pub(crate) struct ServerBlock {
+    pub(crate) kind: Kind,
+    pub(crate) keys: Vec<Token>,
+    pub(crate) segments: Vec<Segment>,
+    /// Whether braces enclose it; a file with a single site may leave them out.
+    pub(crate) braces: bool,
+    pub(crate) at: Position,
+}
+
+impl ServerBlock {
+    /// The files that the block's words come from, sorted, each once.
+    pub(crate) fn files(&self) -> Vec<Arc<str>> {
+        let mut files = Vec::new();
+        self.segments.iter().for_each(|segment| segment.files(&mut files));
+        files.sort();
+        files.dedup();
+        files
+    }
+}
+
+/// The blocks of a file, imports spliced in.
+pub(crate) fn parse(
+    tokens: Vec<Token>,
+    file: &Arc<str>,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<(Vec<ServerBlock>, Vec<Warning>), Error> {
+    let end = Position { file: file.clone(), line: 1, column: 1 };
+    let mut parser = Parser { tokens, next: 0, snippets: BTreeMap::new(), imports: Imports::new(env), end };
+    let mut blocks = Vec::new();
+    while parser.next < parser.tokens.len() {
+        if let Some(block) = parser.block()? {
+            blocks.push(block);
+        }
+    }
+    Ok((blocks, parser.imports.warnings))
+}
+
+struct Parser<'a> {
+    tokens: Vec<Token>,
+    next: usize,
+    snippets: BTreeMap<String, Vec<Token>>,
+    imports: Imports<'a>,
+    end: Position,
+}
+
+impl Parser<'_> {
+    fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.next)
+    }
+
+    fn starts_line(&self, index: usize) -> bool {
+        index == 0 || self.tokens[index - 1].line_ends_before(&self.tokens[index])
+    }
+
+    fn last_in_line(&self, index: usize) -> bool {
+        index + 1 >= self.tokens.len() || self.starts_line(index + 1)
+    }
+
+    fn end(&self, expected: &'static str) -> Error {
+        let at = self.tokens.last().map_or(&self.end, |token| &token.at);
+        Error::new(at.clone(), ErrorKind::UnexpectedEnd { expected })
+    }
+
+    fn block(&mut self) -> Result<Option<ServerBlock>, Error> {
+        let keys = self.keys()?;
+        let Some(first) = keys.first().or(self.peek()) else { return Ok(None) };
+        let at = first.at.clone();
+        let braces = self.peek().is_some_and(Token::opens);
+        if let [key] = keys.as_slice() {
+            if let Some(name) = key.text.strip_prefix('(').and_then(|name| name.strip_suffix(')')) {
+                let name = name.to_owned();
+                return self.snippet(key, name).map(|()| None);
+            }
+            if let Some(name) = key.text.strip_prefix("&(").and_then(|name| name.strip_suffix(')')) {
+                let kind = Kind::NamedRoute(name.to_owned());
+                self.require_brace()?;
+                self.next += 1;
+                let segments = self.lines(&keys[0], 1)?.0;
+                return Ok(Some(ServerBlock { kind, keys, segments, braces, at }));
+            }
+        }
+        let segments = if braces {
+            let open = self.tokens[self.next].clone();
+            self.next += 1;
+            self.lines(&open, 1)?.0
+        } else {
+            self.lines_until_end()?
+        };
+        if keys.is_empty() && segments.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(ServerBlock { kind: Kind::Site, keys, segments, braces, at }))
+    }
+
+    /// Site addresses, up to the opening brace or the end of a line that does not end in a comma.
+    fn keys(&mut self) -> Result<Vec<Token>, Error> {
+        let mut keys = Vec::new();
+        let mut comma = false;
+        loop {
+            let Some(token) = self.peek() else {
+                return if comma { Err(self.end("another address")) } else { Ok(keys) };
+            };
+            let fail = |rule| Err(Error::at(token, ErrorKind::Word { rule, found: token.text.clone() }));
+            if token.text.starts_with('@') {
+                return fail("request matchers may not be defined globally, they must be in a site block; found {}");
+            }
+            if &*token.text == "import" && self.starts_line(self.next) {
+                self.import(0)?;
+                continue;
+            }
+            if token.opens() {
+                if comma {
+                    return fail("Expected another address but had '{}' - check for extra comma");
+                }
+                return Ok(keys);
+            }
+            if token.closes() {
+                return fail("Unexpected '{}' because no matching opening brace");
+            }
+            if !token.quoted() && token.text.ends_with('{') {
+                return fail(
+                    "Site addresses cannot end with a curly brace: '{}' - put a space between the token and the brace",
+                );
+            }
+            if !token.text.is_empty() {
+                let text = token.text.strip_suffix(',');
+                comma = text.is_some();
+                let text = text.unwrap_or(&token.text);
+                if text.contains(',') {
+                    return fail(
+                        "Site addresses cannot contain a comma ',': '{}' - put a space after the comma to separate \
+                         site addresses",
+                    );
+                }
+                if !text.is_empty() {
+                    keys.push(Token { text: text.into(), ..token.clone() });
+                }
+            }
+            let line_ends = self.last_in_line(self.next);
+            self.next += 1;
+            if line_ends && !comma {
+                return Ok(keys);
+            }
+        }
+    }
+
+    fn require_brace(&self) -> Result<(), Error> {
+        match self.peek() {
+            Some(token) if token.opens() => Ok(()),
+            Some(token) => {
+                let kind = ErrorKind::UnexpectedToken { found: token.text.clone(), expected: "{" };
+                Err(Error::at(token, kind))
+            }
+            None => Err(self.end("'{'")),
+        }
+    }
+
+    /// Stores a snippet's words for later, unread except for their braces.
+    fn snippet(&mut self, key: &Token, name: String) -> Result<(), Error> {
+        if self.snippets.contains_key(&name) {
+            let rule = "redeclaration of previously declared snippet {}";
+            return Err(Error::at(key, ErrorKind::Word { rule, found: name.into() }));
+        }
+        self.require_brace()?;
+        let start = self.next + 1;
+        self.skip_block()?;
+        let snippet: Arc<str> = Arc::from(name.as_str());
+        let mut tokens = self.tokens[start..self.next - 1].to_vec();
+        tokens.iter_mut().for_each(|token| token.snippet = Some(snippet.clone()));
+        self.snippets.insert(name, tokens);
+        Ok(())
+    }
+
+    /// Moves from an opening brace to behind the one that closes it.
+    fn skip_block(&mut self) -> Result<(), Error> {
+        let mut depth = 0_usize;
+        while let Some(token) = self.peek() {
+            if token.opens() {
+                depth += 1;
+            } else if token.closes() {
+                depth -= 1;
+            }
+            self.next += 1;
+            if depth == 0 {
+                return Ok(());
+            }
+        }
+        Err(self.end("'}'"))
+    }
+
+    /// The directives of a site without braces.
+    fn lines_until_end(&mut self) -> Result<Vec<Segment>, Error> {
+        let mut segments = Vec::new();
+        while let Some(token) = self.peek() {
+            if token.closes() {
+                return Err(Error::at(token, ErrorKind::Rule("Unexpected '}' because no matching opening brace")));
+            }
+            if &*token.text == "import" {
+                self.import(1)?;
+            } else {
+                segments.push(self.segment(1)?);
+            }
+        }
+        Ok(segments)
+    }
+
+    /// The lines of a block, and the place of the brace that closes it.
+    fn lines(&mut self, open: &Token, depth: usize) -> Result<(Vec<Segment>, Position), Error> {
+        if depth > DEPTH_MAX {
+            return Err(Error::at(open, ErrorKind::Rule("blocks are nested too deep; expected at most 64 levels")));
+        }
+        let mut segments = Vec::new();
+        loop {
+            let Some(token) = self.peek() else { return Err(self.end("'}'")) };
+            if token.closes() {
+                let at = token.at.clone();
+                self.next += 1;
+                return Ok((segments, at));
+            }
+            if &*token.text == "import" && self.starts_line(self.next) {
+                self.import(1)?;
+            } else {
+                segments.push(self.segment(depth)?);
+            }
+        }
+    }
+
+    fn segment(&mut self, depth: usize) -> Result<Segment, Error> {
+        let name = self.tokens[self.next].clone();
+        let rule = |token: &Token, rule| Err(Error::at(token, ErrorKind::Rule(rule)));
+        if name.opens() {
+            return rule(
+                &name,
+                "Unexpected '{' on a new line; did you mean to place the '{' on the previous line?",
+            );
+        }
+        let mut segment = Segment { closes: name.at.clone(), name, arguments: Vec::new(), block: None };
+        self.next += 1;
+        while let Some(token) = self.peek() {
+            let last = self.last_in_line(self.next);
+            if self.starts_line(self.next) {
+                break;
+            }
+            if segment.block.is_some() {
+                return rule(token, "Unexpected next token after '}' on same line");
+            }
+            if token.opens() {
+                if !last {
+                    return rule(token, "Unexpected next token after '{' on same line");
+                }
+                let open = token.clone();
+                self.next += 1;
+                let (lines, closes) = self.lines(&open, depth + 1)?;
+                segment.block = Some(lines);
+                segment.closes = closes;
+                continue;
+            }
+            if token.closes() {
+                return rule(token, "Unexpected '}' because no matching opening brace");
+            }
+            if !token.quoted() && &*token.text == "{}" && last {
+                return rule(token, "Unexpected '{}' at end of line");
+            }
+            segment.closes = token.at.clone();
+            segment.arguments.push(token.clone());
+            self.next += 1;
+        }
+        Ok(segment)
+    }
+
+    /// Replaces the import at the cursor by what it imports. `nesting` is 0 between blocks.
+    fn import(&mut self, nesting: usize) -> Result<(), Error> {
+        let start = self.next;
+        let mut block = None;
+        loop {
+            self.next += 1;
+            match self.peek() {
+                Some(token) if !self.starts_line(self.next) => {
+                    if token.opens() {
+                        let open = self.next;
+                        self.skip_block()?;
+                        block = Some(self.tokens[open + 1..self.next - 1].to_vec());
+                        break;
+                    }
+                }
+                _ => break,
+            }
+        }
+        let arguments_end = start + self.tokens[start..self.next].iter().take_while(|token| !token.opens()).count();
+        let line = self.tokens[start..arguments_end].to_vec();
+        let imported = self.imports.expand(&line, block.as_deref().unwrap_or_default(), &self.snippets, nesting)?;
+        self.tokens.splice(start..self.next, imported);
+        self.next = start;
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! Durations and sizes as they are written in a Caddyfile.
+
+use serde_json::Value;
+
+/// Nanoseconds of a duration such as `1m30s`, `1.5h` or `2d`: Go's notation and `d` for 24 hours.
+pub(crate) fn nanoseconds(text: &str) -> Option<i64> {
+    let (negative, mut rest) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if rest == "0" {
+        return Some(0);
+    }
+    if rest.is_empty() || rest.len() > 1024 {
+        return None;
+    }
+    let mut total = 0_i128;
+    while !rest.is_empty() {
+        let digits = rest.find(|ch: char| !ch.is_ascii_digit() && ch != '.').unwrap_or(rest.len());
+        let (number, after) = rest.split_at(digits);
+        let unit = after.find(|ch: char| ch.is_ascii_digit() || ch == '.').unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit);
+        let scale: i128 = match unit {
+            "ns" => 1,
+            "us" | "µs" | "μs" => 1_000,
+            "ms" => 1_000_000,
+            "s" => 1_000_000_000,
+            "m" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
+            "d" => 86_400_000_000_000,
+            _ => return None,
+        };
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if whole.len() + fraction.len() == 0 || fraction.contains('.') || whole.len() > 19 {
+            return None;
+        }
+        // Eighteen decimals resolve an attosecond of an hour; more could not change the result.
+        let fraction = &fraction[..fraction.len().min(18)];
+        let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+        let part: i128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
+        total += whole * scale + part * scale / 10_i128.pow(u32::try_from(fraction.len()).ok()?);
+        rest = after;
+    }
+    i64::try_from(if negative { -total } else { total }).ok()
+}
+
+/// Octets of a size such as `100MB`, `16KiB` or `4096`: powers of 1000, with an `i` powers of 1024.
+pub(crate) fn octets(text: &str) -> Option<u64> {
+    let text = text.trim().replace(',', "");
+    let split = text.find(|ch: char| !ch.is_ascii_digit() && ch != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let number: f64 = number.parse().ok()?;
+    let unit = unit.trim().to_lowercase();
+    let scale = match unit.strip_suffix('b').unwrap_or(&unit) {
+        "" => 1.0,
+        "k" => 1e3,
+        "m" => 1e6,
+        "g" => 1e9,
+        "t" => 1e12,
+        "p" => 1e15,
+        "e" => 1e18,
+        "ki" => 1024.0,
+        "mi" => f64::from(1_u32 << 20),
+        "gi" => f64::from(1_u32 << 30),
+        "ti" => 1024_f64.powi(4),
+        "pi" => 1024_f64.powi(5),
+        "ei" => 1024_f64.powi(6),
+        _ => return None,
+    };
+    let octets = number * scale;
+    // A float converts exactly enough: sizes above 2^53 only lose octets nobody wrote.
+    (octets >= 0.0 && octets < 18_446_744_073_709_551_615.0).then_some(octets as u64)
+}
+
+/// A bare word as the value it looks like: integer, number, boolean (Go's spellings), else text.
+pub(crate) fn scalar(text: &str) -> Value {
+    if let Some(number) = integer(text) {
+        return number.into();
+    }
+    let looks_numeric = text.starts_with(|ch: char| ch.is_ascii_digit() || matches!(ch, '+' | '-' | '.'));
+    if let Some(number) = text.parse::<f64>().ok().filter(|number| looks_numeric && number.is_finite()) {
+        // Go prints a whole number without a fraction, which makes it an integer for every reader.
+        return if number.fract() == 0.0 && number.abs() < 9e15 { (number as i64).into() } else { number.into() };
+    }
+    match text {
+        "t" | "T" | "true" | "TRUE" | "True" => true.into(),
+        "f" | "F" | "false" | "FALSE" | "False" => false.into(),
+        _ => text.into(),
+    }
+}
+
+/// A decimal integer with an optional sign.
+pub(crate) fn integer(text: &str) -> Option<i64> {
+    text.parse().ok()
+}
+
+/// A status code or other text that the JSON holds as a number or boolean where it is one.
+pub(crate) fn weak(text: &str) -> Value {
+    match (text, integer(text)) {
+        ("true", _) => true.into(),
+        ("false", _) => false.into(),
+        (_, Some(number)) => number.into(),
+        _ => text.into(),
+    }
+}

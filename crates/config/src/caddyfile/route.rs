@@ -1,0 +1,182 @@
+//! Routes: their order, their groups, and how neighbours become one.
+
+use serde_json::{Map, Value};
+
+use super::Session;
+use super::error::{Error, ErrorKind};
+use super::matcher::MatcherSet;
+use super::position::Position;
+use super::registry::Output;
+
+/// Matchers and the handlers to run where one of them matches.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Route {
+    /// Only the first matching route of a group runs.
+    pub group: Option<String>,
+    /// Any of these must match; none: every request.
+    pub matchers: Vec<MatcherSet>,
+    /// Handlers in their order, each with a `handler` member.
+    pub handlers: Vec<Value>,
+    /// Whether routes after it are left out.
+    pub terminal: bool,
+}
+
+impl Route {
+    /// A route with one handler.
+    pub fn new(matcher: Option<MatcherSet>, handler: Value) -> Self {
+        Self { matchers: matcher.into_iter().collect(), handlers: vec![handler], ..Self::default() }
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let mut route = Map::new();
+        if let Some(group) = &self.group {
+            route.insert("group".into(), group.as_str().into());
+        }
+        if !self.matchers.is_empty() {
+            route.insert("match".into(), self.matchers.iter().cloned().map(Value::Object).collect());
+        }
+        if !self.handlers.is_empty() {
+            route.insert("handle".into(), self.handlers.clone().into());
+        }
+        if self.terminal {
+            route.insert("terminal".into(), true.into());
+        }
+        route.into()
+    }
+
+    /// The path to compare by: the only one of the only matcher set.
+    fn only_path(&self) -> Option<&str> {
+        let [set] = self.matchers.as_slice() else { return None };
+        match set.get("path")?.as_array()?.as_slice() {
+            [Value::String(path)] if !path.is_empty() => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Whether it goes before a route of the same directive: longer paths first; of two that differ by a trailing `*`
+    /// the one without; else one with matchers before one without.
+    fn precedes(&self, other: &Self) -> bool {
+        let (Some(own), Some(theirs)) = (self.only_path(), other.only_path()) else {
+            return !self.matchers.is_empty() && other.matchers.is_empty();
+        };
+        let trimmed = |path: &str| path.strip_suffix('*').map_or(path.len(), str::len);
+        let (own_stem, their_stem) = (&own[..trimmed(own)], &theirs[..trimmed(theirs)]);
+        if own_stem == their_stem {
+            return own.len() < theirs.len();
+        }
+        if own_stem.len() == their_stem.len() { own_stem < their_stem } else { own_stem.len() > their_stem.len() }
+    }
+}
+
+/// What a directive gave, and which directive it is sorted as.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    pub(crate) directive: Box<str>,
+    pub(crate) at: Position,
+    pub(crate) output: Output,
+}
+
+/// How the routes of a block are arranged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ordering {
+    /// By the order of directives; everything but handlers is refused.
+    ByDirective,
+    /// As written (`route`).
+    AsWritten,
+}
+
+/// Directives of which only the first matching one runs. `rewrite` has a group even alone, because what matched before it
+/// need not match after it, so it must not be joined with its neighbours.
+const EXCLUSIVE: [&str; 3] = ["handle", "rewrite", "root"];
+
+/// A `subroute` handler around routes.
+pub(crate) fn subroute_handler(routes: &[Route]) -> Value {
+    let mut handler = Map::from_iter([("handler".to_owned(), Value::from("subroute"))]);
+    if !routes.is_empty() {
+        handler.insert("routes".into(), json(routes));
+    }
+    handler.into()
+}
+
+pub(crate) fn json(routes: &[Route]) -> Value {
+    routes.iter().map(Route::json).collect()
+}
+
+/// The routes of a block's outputs: sorted, grouped, neighbours with equal matchers joined.
+pub(crate) fn subroute(
+    mut outputs: Vec<Placed>,
+    session: &Session<'_>,
+    ordering: Ordering,
+) -> Result<Vec<Route>, Error> {
+    if ordering == Ordering::ByDirective {
+        sort(&mut outputs, &session.order)?;
+    }
+    let groups = EXCLUSIVE.map(|name| {
+        let several = outputs.iter().filter(|placed| *placed.directive == *name).nth(1).is_some();
+        (several || name == "rewrite").then(|| session.next_group())
+    });
+    let mut routes = Vec::new();
+    for placed in outputs {
+        match placed.output {
+            Output::Route(mut route) => {
+                if let Some(index) = EXCLUSIVE.iter().position(|name| *placed.directive == **name) {
+                    route.group.clone_from(&groups[index]);
+                }
+                routes.push(route);
+            }
+            Output::Routes(together) => routes.extend(together),
+            Output::ErrorRoutes(_) | Output::Bind { .. } => {
+                let rule = "{} directive returned something other than an HTTP route or subroute \
+                            (only handler directives can be used in routes)";
+                let kind = ErrorKind::Word { rule, found: placed.directive };
+                return Err(Error::new(placed.at, kind));
+            }
+        }
+    }
+    Ok(consolidate(routes))
+}
+
+fn sort(outputs: &mut [Placed], order: &[Box<str>]) -> Result<(), Error> {
+    let position = |placed: &Placed| order.iter().position(|name| *name == placed.directive);
+    if let Some(stray) = outputs.iter().find(|placed| position(placed).is_none()) {
+        return Err(Error::new(stray.at.clone(), ErrorKind::Unordered(stray.directive.clone())));
+    }
+    insertion_sort(outputs, |a, b| {
+        if a.directive != b.directive {
+            return position(a) < position(b);
+        }
+        let (Output::Route(a_route), Output::Route(b_route)) = (&a.output, &b.output) else { return false };
+        // These overwrite each other, so the most specific one goes last.
+        let reversed = matches!(&*a.directive, "vars" | "log_level");
+        if reversed { b_route.precedes(a_route) } else { a_route.precedes(b_route) }
+    });
+    Ok(())
+}
+
+/// Stable, and exactly what Caddy's sort does for up to twenty elements even where `less` is no consistent order (routes
+/// that cannot be compared by path). A general sort may do anything with such, or panic.
+pub(crate) fn insertion_sort<T>(items: &mut [T], less: impl Fn(&T, &T) -> bool) {
+    for end in 1..items.len() {
+        let mut index = end;
+        while index > 0 && less(&items[index], &items[index - 1]) {
+            items.swap(index, index - 1);
+            index -= 1;
+        }
+    }
+}
+
+/// Joins neighbours with equal matchers, group and end.
+pub(crate) fn consolidate(routes: Vec<Route>) -> Vec<Route> {
+    let mut joined: Vec<Route> = Vec::with_capacity(routes.len());
+    for route in routes {
+        match joined.last_mut() {
+            Some(last)
+                if last.matchers == route.matchers && last.terminal == route.terminal && last.group == route.group =>
+            {
+                last.handlers.extend(route.handlers);
+            }
+            _ => joined.push(route),
+        }
+    }
+    joined
+}

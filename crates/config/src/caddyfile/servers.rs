@@ -1,0 +1,453 @@
+//! Sites to servers: which listeners serve which site blocks, and the JSON of each server.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value, json};
+
+use super::address::{self, Address};
+use super::error::{Error, ErrorKind};
+use super::matcher::MatcherSet;
+use super::options::Options;
+use super::registry::Output;
+use super::route::{self, Ordering, Placed, Route};
+use super::{NamedRoute, Session, Site};
+
+/// The part of a site block that a listener serves: some of its keys, by index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub(crate) site: usize,
+    keys: Vec<usize>,
+}
+
+impl Share {
+    pub(crate) fn addresses<'a>(&'a self, sites: &'a [Site]) -> impl Iterator<Item = &'a Address> {
+        self.keys.iter().map(|&key| &sites[self.site].addresses[key])
+    }
+
+    /// Hosts of all keys, none if one key is for every host.
+    pub(crate) fn hosts<'a>(&'a self, sites: &'a [Site]) -> BTreeSet<&'a str> {
+        if self.addresses(sites).any(|address| address.host.is_empty()) {
+            return BTreeSet::new();
+        }
+        self.addresses(sites).map(|address| &*address.host).collect()
+    }
+}
+
+/// Listeners that serve the same sites: one server.
+#[derive(Debug)]
+pub(crate) struct Pairing {
+    /// Listener addresses with the protocols to serve there; an empty protocol is the default.
+    pub(crate) listeners: BTreeMap<String, BTreeSet<String>>,
+    pub(crate) shares: Vec<Share>,
+}
+
+impl Pairing {
+    /// Whether any listener is not for plain HTTP.
+    pub(crate) fn leaves_port(&self, http_port: &str) -> bool {
+        self.listeners.keys().any(|listener| address::uses_other_port(listener, http_port))
+    }
+}
+
+/// Maps listeners to shares of sites, then joins listeners with equal shares.
+pub(crate) fn pair(sites: &[Site], options: &Options) -> Result<Vec<Pairing>, Error> {
+    let mut by_listener: BTreeMap<(String, String), Vec<Share>> = BTreeMap::new();
+    for (index, site) in sites.iter().enumerate() {
+        let mut keys: BTreeMap<(String, String), Vec<usize>> = BTreeMap::new();
+        for key in 0..site.keys.len() {
+            for (listener, protocols) in listeners(site, key, options)? {
+                for protocol in protocols {
+                    keys.entry((listener.clone(), protocol)).or_default().push(key);
+                }
+            }
+        }
+        for (listener, keys) in keys {
+            by_listener.entry(listener).or_default().push(Share { site: index, keys });
+        }
+    }
+    let mut pairings: Vec<Pairing> = Vec::new();
+    for ((listener, protocol), shares) in by_listener {
+        match pairings.iter_mut().find(|pairing| pairing.shares == shares) {
+            Some(pairing) => {
+                pairing.listeners.entry(listener).or_default().insert(protocol);
+            }
+            None => {
+                let listeners = BTreeMap::from([(listener, BTreeSet::from([protocol]))]);
+                pairings.push(Pairing { listeners, shares });
+            }
+        }
+    }
+    Ok(pairings)
+}
+
+fn listeners(site: &Site, key: usize, options: &Options) -> Result<BTreeMap<String, BTreeSet<String>>, Error> {
+    let address = &site.addresses[key];
+    let (http, https) = (options.http_port(), options.https_port());
+    let port = match (&*address.port, &*address.scheme) {
+        ("", "http") => &http,
+        ("", _) => &https,
+        (port, _) => port,
+    };
+    if (address.scheme == "http" && port == https) || (address.scheme == "https" && port == http) {
+        let rule = "[{}] scheme and port violate convention";
+        let found = address.written.as_str().into();
+        return Err(Error::at(&site.keys[key], ErrorKind::Word { rule, found }));
+    }
+    let own = site.outputs.iter().filter_map(|placed| match &placed.output {
+        Output::Bind { addresses, protocols } => Some((addresses, protocols)),
+        _ => None,
+    });
+    let mut binds = Vec::from_iter(own);
+    let anywhere = (vec![String::new()], Vec::new());
+    if binds.is_empty() {
+        binds.extend(options.default_bind.iter().map(|(addresses, protocols)| (addresses, protocols)));
+    }
+    if binds.is_empty() {
+        binds.push((&anywhere.0, &anywhere.1));
+    }
+    let mut listeners: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (addresses, protocols) in binds {
+        for bind in addresses {
+            let listener = address::listener(bind, port);
+            // A later bind of the same address replaces the protocols of an earlier one.
+            let default = if protocols.is_empty() { vec![String::new()] } else { protocols.clone() };
+            listeners.insert(listener, default.into_iter().collect());
+        }
+    }
+    Ok(listeners)
+}
+
+/// Puts every server's sites in the order to try them: most specific first.
+pub(crate) fn sort(mut pairings: Vec<Pairing>, sites: &[Site]) -> Vec<Pairing> {
+    for pairing in &mut pairings {
+        let keyed = pairing.shares.drain(..).map(|share| (Specificity::of(&share, sites), share));
+        let mut keyed = Vec::from_iter(keyed);
+        route::insertion_sort(&mut keyed, |(a, _), (b, _)| a.precedes(b));
+        pairing.shares.extend(keyed.into_iter().map(|(_, share)| share));
+    }
+    pairings
+}
+
+/// Lengths of the longest host and path, wildcards and placeholders not counted.
+struct Specificity {
+    host: usize,
+    path_octets: usize,
+    wildcard: bool,
+}
+
+impl Specificity {
+    fn of(share: &Share, sites: &[Site]) -> Self {
+        let mut longest = ("", "");
+        let mut wildcard = false;
+        for address in share.addresses(sites) {
+            wildcard |= address.host.is_empty() || address.host.contains('*');
+            if specificity(&address.host) > specificity(longest.0) {
+                longest.0 = &address.host;
+            }
+            if specificity(&address.path) > specificity(longest.1) {
+                longest.1 = &address.path;
+            }
+        }
+        Self { host: specificity(longest.0), path_octets: longest.1.len(), wildcard }
+    }
+
+    /// Sites for every host go last, then those with wildcards; otherwise longer hosts, then longer paths go first.
+    fn precedes(&self, other: &Self) -> bool {
+        if self.host == 0 || other.host == 0 {
+            return self.host != 0;
+        }
+        if self.wildcard != other.wildcard {
+            return other.wildcard;
+        }
+        if self.host == other.host { self.path_octets > other.path_octets } else { self.host > other.host }
+    }
+}
+
+fn specificity(text: &str) -> usize {
+    let mut length = text.len() - text.matches('*').count();
+    let mut rest = text;
+    while let Some(open) = rest.find('{') {
+        let Some(close) = rest[open..].find('}') else { return length };
+        length = length.saturating_sub(close + 1);
+        rest = &rest[open + close + 1..];
+    }
+    length
+}
+
+/// The servers by name.
+pub(crate) fn build(
+    pairings: &[Pairing],
+    sites: &[Site],
+    named: &BTreeMap<String, NamedRoute>,
+    options: &Options,
+    session: &Session<'_>,
+) -> Result<Map<String, Value>, Error> {
+    let mut servers = Map::new();
+    for (index, pairing) in pairings.iter().enumerate() {
+        refuse_ambiguity(pairing, sites)?;
+        let mut server = Server::new(pairing, sites, options);
+        server.named_routes(named)?;
+        for share in &pairing.shares {
+            server.site(share, session)?;
+        }
+        server.refuse_mixed_schemes()?;
+        let mut name = format!("srv{index}");
+        let mut json = server.json();
+        let fits = |own: &&super::options::ServerOptions| {
+            own.listener.is_empty() || pairing.listeners.contains_key(&own.listener)
+        };
+        if let Some(own) = options.servers.iter().find(fits) {
+            json.extend(own.members.clone());
+            if !own.logs.is_empty() {
+                json.insert("logs".into(), own.logs.clone().into());
+            }
+            if !own.name.is_empty() {
+                name.clone_from(&own.name);
+            }
+        }
+        servers.insert(name, json.into());
+    }
+    Ok(servers)
+}
+
+/// Two blocks with the same address on one listener would answer each other's requests.
+fn refuse_ambiguity(pairing: &Pairing, sites: &[Site]) -> Result<(), Error> {
+    let mut owners: BTreeMap<&str, usize> = BTreeMap::new();
+    for share in &pairing.shares {
+        for &key in &share.keys {
+            let token = &sites[share.site].keys[key];
+            if *owners.entry(&*token.text).or_insert(share.site) != share.site {
+                return Err(Error::at(token, ErrorKind::AmbiguousSite(token.text.clone())));
+            }
+        }
+    }
+    Ok(())
+}
+
+struct Server<'a> {
+    pairing: &'a Pairing,
+    sites: &'a [Site],
+    options: &'a Options,
+    routes: Vec<Route>,
+    error_routes: Option<Vec<Route>>,
+    named: Map<String, Value>,
+    /// Hosts with an explicit `http://` on a server that is not for plain HTTP.
+    skip: Vec<Value>,
+    /// Whether a site of it is to be served over TLS.
+    secure: bool,
+    /// Whether automatic HTTPS will see that it is.
+    automatic: bool,
+}
+
+impl<'a> Server<'a> {
+    fn new(pairing: &'a Pairing, sites: &'a [Site], options: &'a Options) -> Self {
+        Self {
+            pairing,
+            sites,
+            options,
+            routes: Vec::new(),
+            error_routes: None,
+            named: Map::new(),
+            skip: Vec::new(),
+            secure: false,
+            automatic: !options.auto_https("off"),
+        }
+    }
+
+    /// Attaches the named routes that the sites invoke, and those that these invoke in turn.
+    fn named_routes(&mut self, named: &BTreeMap<String, NamedRoute>) -> Result<(), Error> {
+        let invoked = self.pairing.shares.iter().flat_map(|share| &self.sites[share.site].invoked);
+        let mut wanted = Vec::from_iter(invoked);
+        while let Some((name, at)) = wanted.pop() {
+            if self.named.contains_key(name) {
+                continue;
+            }
+            let Some(route) = named.get(name) else {
+                let rule = "cannot invoke named route '{}', which was not defined";
+                return Err(Error::new(at.clone(), ErrorKind::Word { rule, found: name.as_str().into() }));
+            };
+            self.named.insert(name.clone(), route.route.clone());
+            wanted.extend(&route.invoked);
+        }
+        Ok(())
+    }
+
+    fn site(&mut self, share: &Share, session: &Session<'_>) -> Result<(), Error> {
+        self.judge_tls(share);
+        let site = &self.sites[share.site];
+        let matchers = site_matchers(share.addresses(self.sites));
+        let handlers = site.outputs.iter().filter_map(|placed| match &placed.output {
+            output @ (Output::Route(_) | Output::Routes(_)) => {
+                Some(Placed { directive: placed.directive.clone(), at: placed.at.clone(), output: output.clone() })
+            }
+            _ => None,
+        });
+        let routes = route::subroute(handlers.collect(), session, Ordering::ByDirective)?;
+        let alone = self.pairing.shares.len() == 1;
+        append(&mut self.routes, routes, &matchers, alone);
+
+        let errors = site.outputs.iter().filter_map(|placed| match &placed.output {
+            Output::ErrorRoutes(routes) => Some(routes.clone()),
+            _ => None,
+        });
+        let mut errors = Vec::from_iter(errors);
+        if !errors.is_empty() {
+            // Those for some statuses before those for all.
+            let general = |routes: &Vec<Route>| routes.first().is_none_or(|route| route.matchers.is_empty());
+            errors.sort_by_key(general);
+            append(self.error_routes.get_or_insert_default(), errors.concat(), &matchers, alone);
+        }
+        Ok(())
+    }
+
+    fn judge_tls(&mut self, share: &Share) {
+        let (http, https) = (self.options.http_port(), self.options.https_port());
+        let mixed = self.pairing.leaves_port(&http);
+        for address in share.addresses(self.sites) {
+            let host = Value::from(&*address.host);
+            if mixed && address.scheme == "http" && !address.host.is_empty() && !self.skip.contains(&host) {
+                self.skip.push(host.clone());
+            }
+            let named = !address.host.is_empty() && !self.skip.contains(&host);
+            self.secure |= address.scheme == "https" || (address.scheme != "http" && address.port != http && named);
+            self.automatic &= address.port == https || (address.port != http && !address.host.is_empty());
+        }
+    }
+
+    /// A policy for every handshake, unless automatic HTTPS brings one.
+    fn tls_policies(&self) -> Option<Value> {
+        let options = self.options;
+        let sni = [("default_sni", &options.default_sni), ("fallback_sni", &options.fallback_sni)];
+        let sni = sni.into_iter().filter(|(_, name)| !name.is_empty());
+        let policy: Map<String, Value> = sni.map(|(key, name)| (key.to_owned(), name.as_str().into())).collect();
+        (self.secure && (!self.automatic || !policy.is_empty())).then(|| json!([policy]))
+    }
+
+    /// One listener cannot speak both HTTP and HTTPS.
+    fn refuse_mixed_schemes(&self) -> Result<(), Error> {
+        let (http, https) = (self.options.http_port(), self.options.https_port());
+        let policies = self.tls_policies().is_some();
+        let mut seen: Option<bool> = None;
+        for share in &self.pairing.shares {
+            for &key in &share.keys {
+                let address = &self.sites[share.site].addresses[key];
+                let secure = if address.scheme == "http" || address.port == http {
+                    false
+                } else if address.scheme == "https" || address.port == https || policies {
+                    true
+                } else if address.host.is_empty() {
+                    false
+                } else {
+                    continue;
+                };
+                let rule = match (seen, secure) {
+                    (_, false) if policies => "server is HTTP, but attempts to configure TLS connection policies: {}",
+                    (Some(true), false) => {
+                        "server is configured for HTTPS and cannot natively multiplex HTTP and HTTPS: {}"
+                    }
+                    (Some(false), true) => {
+                        "server is configured for HTTP and cannot natively multiplex HTTP and HTTPS: {}"
+                    }
+                    _ => {
+                        seen = Some(secure);
+                        continue;
+                    }
+                };
+                let token = &self.sites[share.site].keys[key];
+                return Err(Error::at(token, ErrorKind::Word { rule, found: token.text.clone() }));
+            }
+        }
+        Ok(())
+    }
+
+    fn json(self) -> Map<String, Value> {
+        let listeners = &self.pairing.listeners;
+        let mut server = Map::new();
+        server.insert("listen".into(), listeners.keys().map(|listener| Value::from(listener.as_str())).collect());
+        let protocols = |protocols: &BTreeSet<String>| match protocols.iter().all(String::is_empty) {
+            true => Value::Null,
+            false => protocols.iter().map(|protocol| Value::from(protocol.as_str())).collect(),
+        };
+        let protocols = Vec::from_iter(listeners.values().map(protocols));
+        if protocols.iter().any(|own| !own.is_null()) {
+            server.insert("listen_protocols".into(), protocols.into());
+        }
+        let policies = self.tls_policies();
+        let routes = route::consolidate(self.routes);
+        if !routes.is_empty() {
+            server.insert("routes".into(), route::json(&routes));
+        }
+        if let Some(routes) = &self.error_routes {
+            let errors = if routes.is_empty() { json!({}) } else { json!({ "routes": route::json(routes) }) };
+            server.insert("errors".into(), errors);
+        }
+        if !self.named.is_empty() {
+            server.insert("named_routes".into(), self.named.into());
+        }
+        if let Some(policies) = policies {
+            server.insert("tls_connection_policies".into(), policies);
+        }
+        let automatic = [
+            ("off", "disable"),
+            ("disable_redirects", "disable_redirects"),
+            ("disable_certs", "disable_certificates"),
+            ("ignore_loaded_certs", "ignore_loaded_certificates"),
+        ];
+        let chosen = automatic.into_iter().filter(|(word, _)| self.options.auto_https(word));
+        let mut automatic: Map<String, Value> = chosen.map(|(_, key)| (key.to_owned(), true.into())).collect();
+        if !self.skip.is_empty() {
+            automatic.insert("skip".into(), self.skip.into());
+        }
+        if !automatic.is_empty() {
+            server.insert("automatic_https".into(), automatic.into());
+        }
+        server
+    }
+}
+
+/// Matchers for the hosts and paths of a site's addresses: one set for each path. Once an address is for every host, no
+/// further hosts are looked at.
+fn site_matchers<'a>(addresses: impl Iterator<Item = &'a Address>) -> Vec<MatcherSet> {
+    let mut sets: Vec<(Vec<Value>, &str)> = Vec::new();
+    let mut every_host = false;
+    for address in addresses {
+        let index = sets.iter().position(|(_, path)| *path == address.path).unwrap_or_else(|| {
+            sets.push((Vec::new(), &address.path));
+            sets.len() - 1
+        });
+        let hosts = &mut sets[index].0;
+        if address.host.is_empty() && !every_host {
+            hosts.clear();
+            every_host = true;
+        }
+        let host = Value::from(&*address.host);
+        if !every_host && !hosts.contains(&host) {
+            hosts.push(host);
+        }
+    }
+    let set = |(hosts, path): (Vec<Value>, &str)| {
+        let mut set = MatcherSet::new();
+        if !hosts.is_empty() {
+            set.insert("host".into(), hosts.into());
+        }
+        if !path.is_empty() {
+            set.insert("path".into(), json!([path]));
+        }
+        set
+    };
+    sets.into_iter().map(set).filter(|set| !set.is_empty()).collect()
+}
+
+/// Adds a site's routes to its server's, as one terminal route. A site that is alone and for every request needs none,
+/// unless a host matcher inside would look like a site's own name to automatic HTTPS.
+fn append(list: &mut Vec<Route>, routes: Vec<Route>, matchers: &[MatcherSet], alone: bool) {
+    let names_host = || routes.iter().any(|route| route.matchers.iter().any(|set| set.contains_key("host")));
+    if matchers.is_empty() && alone && !names_host() {
+        list.extend(routes);
+        return;
+    }
+    if matchers.is_empty() && routes.is_empty() {
+        return;
+    }
+    let handlers = if routes.is_empty() { Vec::new() } else { vec![route::subroute_handler(&routes)] };
+    list.push(Route { group: None, matchers: matchers.to_vec(), handlers, terminal: true });
+}
