@@ -316,6 +316,12 @@ impl Context {
         self.0.fault.as_ref()
     }
 
+    /// Says which fault is being handled, for a handler that leads into error routes of its own; the interpreter does it
+    /// for the server's.
+    pub fn set_fault(&mut self, fault: Fault) {
+        self.0.fault = Some(fault);
+    }
+
     /// The worker that this exchange runs on.
     pub fn worker(&self) -> &Rc<dyn Worker> {
         &self.0.worker
@@ -397,10 +403,6 @@ impl Context {
 
     pub(crate) fn waits_mut(&mut self) -> &mut Waits {
         &mut self.0.waits
-    }
-
-    pub(crate) fn set_fault(&mut self, fault: Fault) {
-        self.0.fault = Some(fault);
     }
 
     /// Drives the wait under way, and returns the step behind it once it is done.

@@ -1,0 +1,298 @@
+//! A plan on a fake worker, and the exchanges that run on it.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context as Task, Poll, Wake, Waker};
+use std::time::Duration;
+
+use causeway_message::StatusCode;
+use causeway_pipeline::build::ServerSpec;
+use causeway_pipeline::{
+    Arrival, Build, BuildError, Context, Ending, Generation, Outcome, Registry, ServerId, Spare, Verdict, Worker, route,
+};
+use serde_json::Value;
+
+use crate::answer::{Answer, Reader};
+use crate::request::{BodyEnding, Request};
+use crate::worker::FakeWorker;
+
+#[derive(Default)]
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A plan of one server on a fake worker. Storage of earlier requests serves later ones, as in the engine.
+pub struct Kit {
+    worker: Rc<FakeWorker>,
+    vacant: Rc<Generation>,
+    generation: Rc<Generation>,
+    spares: Vec<Spare>,
+    woken: Arc<Flag>,
+    waker: Waker,
+}
+
+impl Kit {
+    /// A kit of these routes.
+    ///
+    /// # Panics
+    /// When they cannot be built.
+    #[track_caller]
+    pub fn new(registry: &Registry, routes: &Value) -> Self {
+        Self::with_errors(registry, routes, &Value::Null)
+    }
+
+    /// A kit of these routes and error routes (`null`: none).
+    ///
+    /// # Panics
+    /// When they cannot be built.
+    #[track_caller]
+    pub fn with_errors(registry: &Registry, routes: &Value, errors: &Value) -> Self {
+        match Self::build(registry, routes, errors) {
+            Ok(kit) => kit,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// A kit of these routes, or what is wrong with them.
+    ///
+    /// # Errors
+    /// Those of the build.
+    pub fn build(registry: &Registry, routes: &Value, errors: &Value) -> Result<Self, BuildError> {
+        let worker = FakeWorker::new();
+        let generation = generation(registry, routes, errors, &worker)?;
+        let woken = Arc::new(Flag::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        Ok(Self { worker, vacant: Generation::vacant(), generation, spares: Vec::new(), woken, waker })
+    }
+
+    /// Puts another plan in place; worker and storage stay.
+    ///
+    /// # Panics
+    /// When it cannot be built.
+    #[track_caller]
+    pub fn reload(&mut self, registry: &Registry, routes: &Value, errors: &Value) {
+        match generation(registry, routes, errors, &self.worker) {
+            Ok(generation) => self.generation = generation,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// The world.
+    pub fn worker(&self) -> &Rc<FakeWorker> {
+        &self.worker
+    }
+
+    /// Throws the storage of earlier requests away: the next request meets fresh storage.
+    pub fn forget_storage(&mut self) {
+        self.spares.clear();
+    }
+
+    /// Sends a request and reads its answer to the end. Whatever it waits for is made to happen: queued jobs run,
+    /// spawned ones are driven, then the clock moves to the next deadline.
+    ///
+    /// # Panics
+    /// When it waits for what will never come.
+    #[track_caller]
+    pub fn send(&mut self, request: &Request) -> Answer {
+        match self.send_pending(request) {
+            Ok(answer) => answer,
+            Err(pending) => pending.finish(self),
+        }
+    }
+
+    /// Sends a request; `Err` with the exchange when it waits.
+    ///
+    /// # Errors
+    /// Not a failure: the exchange that waits.
+    #[track_caller]
+    pub fn send_pending(&mut self, request: &Request) -> Result<Answer, Pending> {
+        let mut cx = match self.prepare(request) {
+            Ok(cx) => cx,
+            Err(answer) => return Ok(answer),
+        };
+        let verdict = route::run(&mut cx);
+        let pending = Pending { cx, is_head: request.is_head() };
+        match verdict {
+            Verdict::Waiting => Err(pending),
+            verdict => Ok(pending.answer(self, verdict)),
+        }
+    }
+
+    /// The least that a request takes, for counting allocations: prepared, run, its answer dropped unread, recycled.
+    ///
+    /// # Panics
+    /// When it waits for what will never come.
+    #[track_caller]
+    pub fn run(&mut self, request: &Request) {
+        let Ok(mut cx) = self.prepare(request) else { return };
+        let mut verdict = route::run(&mut cx);
+        while let Verdict::Waiting = verdict {
+            verdict = self.poll(&mut cx);
+        }
+        drop(verdict);
+        self.spares.push(cx.recycle());
+    }
+
+    fn prepare(&mut self, request: &Request) -> Result<Context, Answer> {
+        let mut spare = self.spares.pop().unwrap_or_else(|| {
+            let worker: Rc<dyn Worker> = self.worker.clone();
+            Spare::new(worker, Rc::clone(&self.vacant))
+        });
+        request.fill(spare.head_mut());
+        let arrival = Arrival {
+            peer: request.peer,
+            local: ([192, 0, 2, 80], 80).into(),
+            scheme: request.scheme,
+            server: ServerId::FIRST,
+            at: self.worker.now(),
+            upgrade: request.upgrade,
+        };
+        match spare.prepare(arrival, &self.generation) {
+            Ok(cx) => {
+                for frame in request.frames() {
+                    cx.mailbox().push(frame);
+                }
+                match request.ending {
+                    BodyEnding::Complete => cx.mailbox().complete(),
+                    BodyEnding::Failed(fault) => cx.mailbox().fail(fault),
+                    BodyEnding::Open => {}
+                }
+                Ok(cx)
+            }
+            Err((spare, _)) => {
+                self.spares.push(spare);
+                Err(Answer { status: 400, ..Answer::default() })
+            }
+        }
+    }
+
+    /// Polls an exchange; when it was not woken, makes something happen first.
+    #[track_caller]
+    fn poll(&self, cx: &mut Context) -> Verdict {
+        let verdict = route::poll(cx, &mut Task::from_waker(&self.waker));
+        if let Verdict::Waiting = verdict {
+            self.make_happen();
+        }
+        verdict
+    }
+
+    #[track_caller]
+    fn make_happen(&self) {
+        let ran = self.worker.run_jobs() > 0;
+        self.worker.drive_spawned();
+        let woken = self.woken.0.swap(false, Ordering::Relaxed);
+        if !ran && !woken && !self.worker.advance_to_next() {
+            panic!("the exchange waits for what will never come");
+        }
+    }
+}
+
+/// An exchange that waits.
+pub struct Pending {
+    cx: Context,
+    is_head: bool,
+}
+
+impl Pending {
+    /// The exchange.
+    pub fn context(&self) -> &Context {
+        &self.cx
+    }
+
+    /// Polls it once; `Err` with itself when it waits on.
+    ///
+    /// # Errors
+    /// Not a failure: the exchange that waits.
+    #[track_caller]
+    pub fn poll(mut self, kit: &mut Kit) -> Result<Answer, Self> {
+        match route::poll(&mut self.cx, &mut Task::from_waker(&kit.waker)) {
+            Verdict::Waiting => Err(self),
+            verdict => Ok(self.answer(kit, verdict)),
+        }
+    }
+
+    /// Whether it was woken since this was last asked.
+    pub fn was_woken(&self, kit: &Kit) -> bool {
+        kit.woken.0.swap(false, Ordering::Relaxed)
+    }
+
+    /// Makes happen what it waits for and reads its answer.
+    ///
+    /// # Panics
+    /// When it waits for what will never come.
+    #[track_caller]
+    pub fn finish(mut self, kit: &mut Kit) -> Answer {
+        loop {
+            match kit.poll(&mut self.cx) {
+                Verdict::Waiting => {}
+                verdict => return self.answer(kit, verdict),
+            }
+        }
+    }
+
+    /// The peer is gone: the wait is dropped, the storage recycled.
+    pub fn cancel(mut self, kit: &mut Kit) {
+        self.cx.cancel_wait();
+        self.end(kit, None, 0, Ending::PeerGone);
+    }
+
+    #[track_caller]
+    fn answer(mut self, kit: &mut Kit, verdict: Verdict) -> Answer {
+        let mut answer = Answer { informs: self.cx.take_informs().collect(), ..Answer::default() };
+        let Verdict::Respond(response) = verdict else {
+            answer.aborted = true;
+            self.end(kit, None, 0, Ending::Aborted);
+            return answer;
+        };
+        self.cx.response_mut().set_status(response.status);
+        answer.status = response.status.as_u16();
+        answer.fields = self
+            .cx
+            .response()
+            .sendable()
+            .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value).into_owned()))
+            .collect();
+        answer.length = response.body.len();
+        let mut reader = Reader::new(response.body);
+        if !self.is_head && !is_bare(response.status) {
+            let mut task = Task::from_waker(&kit.waker);
+            while let Poll::Pending = reader.poll(&mut answer, &mut task) {
+                kit.make_happen();
+            }
+        }
+        drop(reader);
+        let ending = if answer.broken.is_some() { Ending::BodyFailed } else { Ending::Complete };
+        let sent = answer.body.len() as u64;
+        self.end(kit, Some(response.status), sent, ending);
+        answer
+    }
+
+    fn end(self, kit: &mut Kit, status: Option<StatusCode>, sent: u64, ending: Ending) {
+        let outcome = Outcome { status, sent, received: 0, took: Duration::ZERO, ending };
+        route::end(&self.cx, &outcome);
+        kit.spares.push(self.cx.recycle());
+    }
+}
+
+/// 101 forbids content too, but what follows it is the tunnel's.
+fn is_bare(status: StatusCode) -> bool {
+    status.forbids_content() && status != StatusCode::SWITCHING_PROTOCOLS
+}
+
+fn generation(
+    registry: &Registry,
+    routes: &Value,
+    errors: &Value,
+    worker: &Rc<FakeWorker>,
+) -> Result<Rc<Generation>, BuildError> {
+    let mut build = Build::new(registry);
+    let errors = (!errors.is_null()).then_some(errors);
+    build.server(&ServerSpec { name: "srv0", routes, errors, access_log: false })?;
+    let worker: Rc<dyn Worker> = worker.clone();
+    Ok(Generation::new(Arc::new(build.finish()), &worker))
+}

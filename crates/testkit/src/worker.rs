@@ -1,0 +1,199 @@
+//! A worker whose world is the test's.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context as Task, Poll, Waker};
+use std::time::{Duration, Instant, SystemTime};
+
+use causeway_message::{Block, BlockMut, Home};
+use causeway_pipeline::{Busy, Worker};
+
+/// Octets in a pooled block, as the engine's.
+const BLOCK_OCTETS: usize = 16 * 1024;
+
+/// Where the wall clock stands at first: 2030-01-01T00:00:00Z, so that no test depends on today.
+const WALL_START: Duration = Duration::from_secs(1_893_456_000);
+
+type Job = Box<dyn FnOnce() + Send>;
+type Spawned = Pin<Box<dyn Future<Output = ()>>>;
+
+struct Sleeper {
+    key: u64,
+    deadline: Instant,
+    waker: Waker,
+}
+
+#[derive(Default)]
+struct Pool(Mutex<Vec<Block>>);
+
+impl Home for Pool {
+    fn take_back(&self, block: Block) {
+        self.0.lock().expect("no holder panics").push(block);
+    }
+}
+
+/// What [`Worker`] asks for, under the test's control: the clock moves by [`advance`](Self::advance) only, blocking jobs
+/// run at once or when told to, random numbers are the same in each run.
+pub struct FakeWorker {
+    start: Instant,
+    passed: Cell<Duration>,
+    sleepers: RefCell<Vec<Sleeper>>,
+    key_next: Cell<u64>,
+    jobs: RefCell<VecDeque<Job>>,
+    jobs_max: Cell<usize>,
+    jobs_seen: Cell<u64>,
+    inline: Cell<bool>,
+    spawned: RefCell<Vec<Spawned>>,
+    random: Cell<u64>,
+    pool: Arc<Pool>,
+}
+
+impl FakeWorker {
+    /// A worker that runs blocking jobs at once.
+    pub fn new() -> Rc<Self> {
+        Rc::new(Self {
+            start: Instant::now(),
+            passed: Cell::default(),
+            sleepers: RefCell::default(),
+            key_next: Cell::default(),
+            jobs: RefCell::default(),
+            jobs_max: Cell::new(usize::MAX),
+            jobs_seen: Cell::default(),
+            inline: Cell::new(true),
+            spawned: RefCell::default(),
+            random: Cell::new(0x5eed),
+            pool: Arc::default(),
+        })
+    }
+
+    /// From here on blocking jobs wait for [`run_jobs`](Self::run_jobs); with `jobs_max` of them waiting the next is
+    /// refused.
+    pub fn queue_jobs(&self, jobs_max: usize) {
+        self.inline.set(false);
+        self.jobs_max.set(jobs_max);
+    }
+
+    /// Runs the blocking jobs that wait; answers how many there were.
+    pub fn run_jobs(&self) -> usize {
+        let mut count = 0;
+        loop {
+            let Some(job) = self.jobs.borrow_mut().pop_front() else { return count };
+            job();
+            count += 1;
+        }
+    }
+
+    /// Blocking jobs that were taken on since the start.
+    pub fn jobs_seen(&self) -> u64 {
+        self.jobs_seen.get()
+    }
+
+    /// Moves the clock on and wakes who slept until then.
+    pub fn advance(&self, by: Duration) {
+        self.passed.set(self.passed.get() + by);
+        let now = self.now();
+        let mut due = Vec::new();
+        self.sleepers.borrow_mut().retain(|sleeper| {
+            let is_due = sleeper.deadline <= now;
+            if is_due {
+                due.push(sleeper.waker.clone());
+            }
+            !is_due
+        });
+        due.into_iter().for_each(Waker::wake);
+    }
+
+    /// How many exchanges and jobs sleep.
+    pub fn sleepers(&self) -> usize {
+        self.sleepers.borrow().len()
+    }
+
+    /// Moves the clock to the next deadline; false when nobody sleeps.
+    pub fn advance_to_next(&self) -> bool {
+        let Some(next) = self.sleepers.borrow().iter().map(|sleeper| sleeper.deadline).min() else { return false };
+        self.advance(next.saturating_duration_since(self.now()));
+        true
+    }
+
+    /// Polls each spawned job once; answers how many are left.
+    pub fn drive_spawned(&self) -> usize {
+        let mut jobs = std::mem::take(&mut *self.spawned.borrow_mut());
+        let mut task = Task::from_waker(Waker::noop());
+        jobs.retain_mut(|job| job.as_mut().poll(&mut task).is_pending());
+        // What they spawned meanwhile comes behind them.
+        let mut spawned = self.spawned.borrow_mut();
+        jobs.append(&mut spawned);
+        *spawned = jobs;
+        spawned.len()
+    }
+}
+
+impl Worker for FakeWorker {
+    fn now(&self) -> Instant {
+        self.start + self.passed.get()
+    }
+
+    fn wall(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + WALL_START + self.passed.get()
+    }
+
+    fn poll_sleep(&self, deadline: Instant, key: &mut Option<u64>, task: &mut Task<'_>) -> Poll<()> {
+        if self.now() >= deadline {
+            if let Some(key) = key.take() {
+                self.cancel_sleep(key);
+            }
+            return Poll::Ready(());
+        }
+        let mut sleepers = self.sleepers.borrow_mut();
+        if let Some(sleeper) = sleepers.iter_mut().find(|sleeper| Some(sleeper.key) == *key) {
+            sleeper.waker.clone_from(task.waker());
+        } else {
+            let fresh = self.key_next.replace(self.key_next.get() + 1);
+            *key = Some(fresh);
+            sleepers.push(Sleeper { key: fresh, deadline, waker: task.waker().clone() });
+        }
+        Poll::Pending
+    }
+
+    fn cancel_sleep(&self, key: u64) {
+        self.sleepers.borrow_mut().retain(|sleeper| sleeper.key != key);
+    }
+
+    fn block(&self, job: Job) -> Result<(), Busy> {
+        if self.jobs.borrow().len() >= self.jobs_max.get() {
+            return Err(Busy);
+        }
+        self.jobs_seen.set(self.jobs_seen.get() + 1);
+        if self.inline.get() {
+            job();
+        } else {
+            self.jobs.borrow_mut().push_back(job);
+        }
+        Ok(())
+    }
+
+    fn spawn(&self, job: Spawned) {
+        self.spawned.borrow_mut().push(job);
+    }
+
+    fn take_block(&self) -> BlockMut {
+        let rested = self.pool.0.lock().expect("no holder panics").pop();
+        let block = rested.unwrap_or_else(|| {
+            let pool: Weak<Pool> = Arc::downgrade(&self.pool);
+            Block::new(BLOCK_OCTETS, pool)
+        });
+        block.into_mut().expect("one thread: nobody is still on the way out")
+    }
+
+    fn random(&self) -> u64 {
+        // SplitMix64.
+        let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.random.set(state);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
