@@ -46,6 +46,10 @@ pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record
         measured.push(lines(shop, seconds)?);
         progress.done(1);
     }
+    let tables = tables(&measured);
+    for table in &tables {
+        progress.say(&format!("\n{}\n{}", table.title, crate::record::table::markdown(table)));
+    }
     progress.end();
     Ok(Record {
         bench: "inprocess".to_owned(),
@@ -55,7 +59,7 @@ pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record
         arguments,
         versions: shop.versions.clone(),
         skipped: shop.skipped.clone(),
-        tables: tables(&measured),
+        tables,
     })
 }
 

@@ -163,7 +163,9 @@ fn given() -> String {
 fn save(shop: &Workshop, record: &Record, parent: Option<PathBuf>) -> Result<()> {
     let parent = parent.unwrap_or_else(|| shop.bench.join("record"));
     let directory = record.save(&parent)?;
-    println!("{}", record::table::page(record));
+    for line in &record.skipped {
+        println!("left out: {line}");
+    }
     println!("written to {}", directory.display());
     Ok(())
 }

@@ -174,6 +174,21 @@ pub fn recipe(name: &str) -> Result<&'static Recipe> {
     })
 }
 
+/// A peer's program, obtained at the first call; its version is kept for the record.
+pub fn obtain(shop: &mut Workshop, recipe: &'static Recipe) -> Result<Tool> {
+    let known = match shop.obtained.get(recipe.name) {
+        Some(known) => known.clone(),
+        None => {
+            let found = (recipe.obtain)(shop).map_err(|error| format!("{error:#}"));
+            shop.obtained.insert(recipe.name, found.clone());
+            found
+        }
+    };
+    let tool = known.map_err(|why| anyhow::anyhow!(why))?;
+    shop.versions.insert(recipe.name.to_owned(), tool.version.clone());
+    Ok(tool)
+}
+
 /// Who there is, for the help.
 pub fn help() -> String {
     let lines = RECIPES.iter().map(|recipe| format!("  {:<10}{}\n", recipe.name, recipe.about));

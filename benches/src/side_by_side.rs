@@ -43,8 +43,19 @@ pub struct Settings {
     pub only: Vec<String>,
     /// Scenarios asked for; all if empty.
     pub scenarios: Vec<String>,
+    /// Whether wrk has its word too.
+    pub cross_check: CrossCheck,
     /// What was given, for the record.
     pub arguments: String,
+}
+
+/// Whether wrk repeats the minimal scenario, as another program's word on the rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CrossCheck {
+    /// It does.
+    Yes,
+    /// It does not.
+    No,
 }
 
 impl Settings {
@@ -59,6 +70,7 @@ impl Settings {
             cold_bytes: 1 << 30,
             only: Vec::new(),
             scenarios: Vec::new(),
+            cross_check: CrossCheck::Yes,
             arguments: String::new(),
         }
     }
@@ -67,8 +79,9 @@ impl Settings {
     pub fn quick() -> Self {
         Self {
             rounds: 3,
-            warm_ms: 80,
-            run_ms: 250,
+            warm_ms: 60,
+            run_ms: 200,
+            cross_check: CrossCheck::No,
             idle: 2000,
             isolation_ms: 1000,
             cold_bytes: 1 << 28,
@@ -105,14 +118,16 @@ pub fn run(shop: &mut Workshop, settings: &Settings) -> Result<Record> {
     let mut bench = Bench { shop, settings, progress: Progress::new(planned), peers };
     let mut tables = Vec::new();
     for name in chosen {
-        let table = match name {
-            "workers" => workers::run(&mut bench)?,
-            "idle" => idle::run(&mut bench)?,
+        let measured = match name {
+            "workers" => vec![workers::run(&mut bench)?],
+            "idle" => vec![idle::run(&mut bench)?],
             "isolation" => isolation::run(&mut bench)?,
-            _ => throughput::run(&mut bench, name)?,
+            _ => vec![throughput::run(&mut bench, name)?],
         };
-        bench.progress.say(&format!("\n{}\n{}", table.title, crate::record::table::markdown(&table)));
-        tables.push(table);
+        for table in &measured {
+            bench.progress.say(&format!("\n{}\n{}", table.title, crate::record::table::markdown(table)));
+        }
+        tables.extend(measured);
     }
     bench.progress.end();
     Ok(Record {
@@ -146,11 +161,8 @@ pub fn obtain(shop: &mut Workshop, only: &[String]) -> Result<Vec<Ready>> {
         if recipe.name != LIMIT && !only.is_empty() && only.iter().all(|name| name != recipe.name) {
             continue;
         }
-        match (recipe.obtain)(shop) {
-            Ok(tool) => {
-                shop.versions.insert(recipe.name.to_owned(), tool.version.clone());
-                ready.push((recipe, tool));
-            }
+        match peers::obtain(shop, recipe) {
+            Ok(tool) => ready.push((recipe, tool)),
             Err(error) => skip(shop, recipe.name, &error),
         }
     }

@@ -29,8 +29,8 @@ struct Extent {
 /// Runs all sources' benchmarks.
 pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record> {
     let extent = if quick { Extent { rounds: 2, seconds: 0.5 } } else { Extent { rounds: 5, seconds: 2.0 } };
-    // Parser: two measurements a round and ours; hello: up to five servers under two tools; Rack: as long again.
-    let planned = extent.rounds as f64 * 1000.0 * (2.5 + 10.0 * extent.seconds + extent.seconds + 1.0);
+    // A round: the parsers, four servers under two tools, Rack alone, and two servers under wrk.
+    let planned = extent.rounds as f64 * 1000.0 * (2.5 + 11.0 * extent.seconds);
     let progress = Progress::new(planned as u64);
     let mut tables = Vec::new();
     for part in [parser, hello, rack_response, puma] {
@@ -117,15 +117,10 @@ fn hello(shop: &mut Workshop, extent: &Extent, progress: &Progress) -> Result<Op
     let mut servers = Vec::new();
     for (name, workers) in [("go", 1), ("go", all), ("causeway", 1), ("causeway", 2)] {
         let recipe = peers::recipe(name)?;
-        let started = (recipe.obtain)(shop).and_then(|tool| {
-            let server = Server::start(shop, recipe, &tool, workers, Cores::First(all), None)?;
-            Ok((tool.version, server))
-        });
+        let started = peers::obtain(shop, recipe)
+            .and_then(|tool| Server::start(shop, recipe, &tool, workers, Cores::First(all), None));
         match started {
-            Ok((version, server)) => {
-                shop.versions.insert(name.to_owned(), version);
-                servers.push((format!("{name}, {workers}"), server));
-            }
+            Ok(server) => servers.push((format!("{name}, {workers}"), server)),
             Err(error) => skip(shop, &format!("{name} with {workers} workers"), &error),
         }
     }
@@ -297,17 +292,15 @@ fn puma(shop: &mut Workshop, extent: &Extent, progress: &Progress) -> Result<Opt
     };
     let mut rows = Vec::new();
     for recipe in [&PUMA, peers::recipe("causeway")?] {
-        let started = (recipe.obtain)(shop).and_then(|tool| {
-            Ok((tool.version.clone(), Server::start(shop, recipe, &tool, 1, Cores::First(all), None)?))
-        });
-        let (version, server) = match started {
-            Ok(started) => started,
+        let started =
+            peers::obtain(shop, recipe).and_then(|tool| Server::start(shop, recipe, &tool, 1, Cores::First(all), None));
+        let server = match started {
+            Ok(server) => server,
             Err(error) => {
                 skip(shop, recipe.name, &error);
                 continue;
             }
         };
-        shop.versions.insert(recipe.name.to_owned(), version);
         let mut figures = Figures::default();
         for round in 0..extent.rounds {
             progress.at(&format!("wrk -t2 on {}, round {}", recipe.name, round + 1));
@@ -318,7 +311,7 @@ fn puma(shop: &mut Workshop, extent: &Extent, progress: &Progress) -> Result<Opt
             let rates = tools::wrk_rates(&said);
             ensure!(rates.is_some(), "wrk met errors on {}: {said}", recipe.name);
             figures.add(&rates.context("just asked")?, &Usage::read(&server.processes)?.since(&before));
-            progress.done((extent.seconds * 500.0) as u64);
+            progress.done((extent.seconds * 1000.0) as u64);
         }
         rows.push(figures.row(recipe.name));
     }

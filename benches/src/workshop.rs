@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::machine::output;
+use crate::peers::Tool;
 
 /// The folders a bench works in, and what it found out while preparing.
 pub struct Workshop {
@@ -27,6 +28,8 @@ pub struct Workshop {
     pub versions: BTreeMap<String, String>,
     /// What was left out, and why.
     pub skipped: Vec<String>,
+    /// What `peers::obtain` has found out so far, so that nothing is built or refused twice.
+    pub obtained: BTreeMap<&'static str, Result<Tool, String>>,
 }
 
 impl Workshop {
@@ -39,7 +42,17 @@ impl Workshop {
         let (tools, scratch) = (target.join("tools"), target.join("scratch"));
         fs::create_dir_all(&tools)?;
         fs::create_dir_all(&scratch)?;
-        Ok(Self { root, bench, binaries, tools, scratch, install, versions: BTreeMap::new(), skipped: Vec::new() })
+        Ok(Self {
+            root,
+            bench,
+            binaries,
+            tools,
+            scratch,
+            install,
+            versions: BTreeMap::new(),
+            skipped: Vec::new(),
+            obtained: BTreeMap::new(),
+        })
     }
 
     /// A line without this machine's folders: records are committed.

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::{Bench, Ready, Settings, generate, plan, skip};
-use crate::load::{Plan, disturb};
+use crate::load::{Plan, Report, disturb};
 use crate::record::{Chart, Metric, Row, Table};
 use crate::request;
 use crate::server::{Cores, Server};
@@ -20,13 +20,13 @@ pub(super) fn planned_ms(settings: &Settings, peers: &[Ready]) -> u64 {
     count * (3 * settings.isolation_ms + 1500) / 2 + 2000
 }
 
-pub(super) fn run(bench: &mut Bench<'_>) -> Result<Table> {
+pub(super) fn run(bench: &mut Bench<'_>) -> Result<Vec<Table>> {
     let settings = bench.settings;
     let cores = std::thread::available_parallelism()?.get();
     bench.progress.at("isolation: writing the cold file");
     let file = bench.shop.cold_file(settings.cold_bytes)?;
     bench.progress.done(2000);
-    let mut rows = Vec::new();
+    let (mut burnt, mut cooled) = (Vec::new(), Vec::new());
     for (recipe, tool) in bench.peers.iter().filter(|(recipe, _)| PEERS.contains(&recipe.name)) {
         bench.progress.at(&format!("isolation: {}", recipe.name));
         let workers = cores.min(recipe.workers_max);
@@ -37,8 +37,6 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<Table> {
                 continue;
             }
         };
-        let mut row = Row::new(recipe.name);
-        row.notes.push(format!("{workers} worker{}", if workers == 1 { "" } else { "s" }));
         let quiet = Plan {
             rate: Some(RATE),
             warm_ms: 300,
@@ -47,40 +45,54 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<Table> {
         };
         let burn = server.launch.burn.clone().map(|path| disturb::Plan::Burn { path, per_second: BURNS_PER_SECOND });
         let cold = server.launch.cold.clone().map(|path| disturb::Plan::Cold { path, file: file.clone() });
-        let mut measure = |name: &str, disturb: Option<disturb::Plan>| {
-            let plan = Plan { disturb, ..quiet.clone() };
-            let shown = plan.disturb.is_some();
-            match generate(Cores::First(cores), &plan, &[]) {
-                Ok(report) => {
-                    row.metrics.push(Metric::time(&format!("p99 {name}"), "µs", vec![report.p99_us]));
-                    row.metrics.push(Metric::time(&format!("longest {name}"), "µs", vec![report.max_us]));
-                    if shown {
-                        row.notes.push(format!("{} disturbing requests ended ({name})", report.disturbances));
-                    }
-                }
-                Err(error) => skip(bench.shop, &format!("{}, {name}", recipe.name), &error),
+        let measured = generate(Cores::First(cores), &quiet, &[]).and_then(|alone| {
+            for (disturb, rows) in [(burn, &mut burnt), (cold, &mut cooled)] {
+                let Some(disturb) = disturb else { continue };
+                let disturbed = generate(Cores::First(cores), &Plan { disturb: Some(disturb), ..quiet.clone() }, &[])?;
+                rows.push(row(recipe.name, workers, &alone, &disturbed));
             }
-        };
-        measure("quiet", None);
-        if burn.is_some() {
-            measure("while one route burns", burn);
-        }
-        if cold.is_some() {
-            measure("while a file is read cold", cold);
+            Ok(())
+        });
+        if let Err(error) = measured {
+            skip(bench.shop, &format!("isolation of {}", recipe.name), &error);
         }
         bench.progress.done((3 * settings.isolation_ms + 1500) / 2);
-        rows.push(row);
     }
-    Ok(Table {
-        name: "isolation".to_owned(),
-        title: "Everybody else's latency while one request is slow".to_owned(),
-        how: format!(
-            "{RATE:.0} minimal GETs a second over {CONNECTIONS} connections, each timed from when it was due. Servers have all {cores} cores and \
-             as many workers, where they can; the load shares the cores. Burning: {BURNS_PER_SECOND:.0} requests a second that compute for 50 ms \
-             each, one core's worth. Cold: one client after the other reads a file of {} MiB that was dropped from the page cache.",
-            settings.cold_bytes >> 20
-        ),
-        chart: Some(Chart { bars: vec!["p99 while one route burns".to_owned()], label: None }),
+    let how = format!(
+        "{RATE:.0} minimal GETs a second over {CONNECTIONS} connections, each timed from when it was due. Servers have all {cores} cores and \
+         as many workers, where they can; the load shares the cores."
+    );
+    let table = |name: &str, title: &str, how: String, rows| Table {
+        name: format!("isolation-{name}"),
+        title: title.to_owned(),
+        how,
+        chart: Some(Chart { bars: vec!["p99 disturbed".to_owned()], label: Some("times quiet".to_owned()) }),
         rows,
-    })
+    };
+    let burning = format!(
+        "{how} Meanwhile {BURNS_PER_SECOND:.0} requests a second ask a route that computes for 50 ms: one core's worth."
+    );
+    let cold = format!(
+        "{how} Meanwhile one client after the other reads a file of {} MiB that was dropped from the page cache before.",
+        settings.cold_bytes >> 20
+    );
+    Ok(vec![
+        table("burn", "Everybody else's latency while one route computes", burning, burnt),
+        table("cold", "Everybody else's latency while a cold file is read", cold, cooled),
+    ])
+}
+
+/// One server without and with a disturbance.
+fn row(name: &str, workers: usize, quiet: &Report, disturbed: &Report) -> Row {
+    let mut row = Row::new(name);
+    row.metrics = vec![
+        Metric::time("p99 quiet", "µs", vec![quiet.p99_us]),
+        Metric::time("p99 disturbed", "µs", vec![disturbed.p99_us]),
+        Metric::time("times quiet", "", vec![disturbed.p99_us / quiet.p99_us]),
+        Metric::time("p50 disturbed", "µs", vec![disturbed.p50_us]),
+        Metric::time("longest disturbed", "µs", vec![disturbed.max_us]),
+    ];
+    let plural = if workers == 1 { "" } else { "s" };
+    row.notes.push(format!("{workers} worker{plural}; {} disturbing requests ended meanwhile", disturbed.disturbances));
+    row
 }

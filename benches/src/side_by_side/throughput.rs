@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
-use super::{Bench, Ready, Settings, cost_metrics, cpu_us, generate, note_disturbance, plan, skip, start_all, wrk};
+use super::{
+    Bench, CrossCheck, Ready, Settings, cost_metrics, cpu_us, generate, note_disturbance, plan, skip, start_all, wrk,
+};
 use crate::load::{Plan, Report};
 use crate::peers::LIMIT;
 use crate::record::{Better, Chart, Kind, Metric, Row, Table};
@@ -42,7 +44,7 @@ fn scenario(name: &str) -> Scenario {
 pub(super) fn planned_ms(name: &str, settings: &Settings, peers: &[Ready]) -> u64 {
     let slot = settings.warm_ms + settings.run_ms + 30;
     let slots = settings.rounds * (2 * peers.len() - 1);
-    let check = if name == "minimal" { 1000 * WRK_SECONDS + 150 } else { 0 };
+    let check = if name == "minimal" && settings.cross_check == CrossCheck::Yes { 1000 * WRK_SECONDS + 150 } else { 0 };
     slots as u64 * slot + peers.len() as u64 * (600 + check)
 }
 
@@ -113,7 +115,7 @@ pub(super) fn run(bench: &mut Bench<'_>, name: &str) -> Result<Table> {
             Err(error) => skip(bench.shop, &format!("system calls of {peer} in {name}"), &error),
         }
         bench.progress.done(600);
-        if name == "minimal" {
+        if name == "minimal" && settings.cross_check == CrossCheck::Yes {
             if let Some(rate) = cross_check(bench, server) {
                 row.metrics.push(rate);
             }
