@@ -1,0 +1,83 @@
+//! What every server without parsing answers, and how it counts requests: the common half of `limit` and `tokio_bare`.
+
+/// The body that every peer answers.
+pub const BODY: &str = "Hello, World!";
+
+/// One whole canned answer. The fields are those that the parsing peers send, so that the kernel carries as many octets.
+pub const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\n\
+    Server: limit\r\n\
+    Content-Type: text/plain\r\n\
+    Content-Length: 13\r\n\
+    Date: Sat, 21 Nov 2026 12:00:00 GMT\r\n\
+    \r\n\
+    Hello, World!";
+
+/// Most answers that go out in one write; more wait for the next.
+pub const BATCH_MAX: usize = 64;
+
+/// [`BATCH_MAX`] answers one behind the other, so that a pipelined batch is one slice.
+pub fn batch() -> Vec<u8> {
+    ANSWER.repeat(BATCH_MAX)
+}
+
+/// How much of a head's end (`\r\n\r\n`) the octets read so far end with: 0 to 3.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct HeadEnd(u8);
+
+impl HeadEnd {
+    /// Counts the heads that end within `octets`, carrying a terminator split over two reads. O(octets).
+    pub fn count(&mut self, octets: &[u8]) -> usize {
+        // The usual case: whole requests, nothing carried. One vectorised search finds each end.
+        if self.0 == 0 && octets.ends_with(b"\r\n\r\n") {
+            return memchr::memmem::find_iter(octets, b"\r\n\r\n").count();
+        }
+        let mut ends = 0;
+        for &octet in octets {
+            self.0 = match (self.0, octet) {
+                (0 | 2, b'\r') => self.0 + 1,
+                (1, b'\n') => 2,
+                (3, b'\n') => {
+                    ends += 1;
+                    0
+                }
+                (_, b'\r') => 1,
+                _ => 0,
+            };
+        }
+        ends
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_counted_at_every_split() {
+        let requests: &[(&str, usize)] = &[
+            ("GET / HTTP/1.1\r\nHost: x\r\n\r\n", 1),
+            ("GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\nA: b\r\n\r\n", 2),
+            ("a\r\r\n\r\n", 1),
+            ("a\r\n\r\r\n\r\n", 1),
+            ("a\r\nb\r\n", 0),
+        ];
+        for (octets, want) in requests {
+            for split in 0..=octets.len() {
+                let mut end = HeadEnd::default();
+                let (before, behind) = octets.as_bytes().split_at(split);
+                let got = end.count(before) + end.count(behind);
+                assert_eq!(got, *want, "{octets:?} split at {split}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_canned_answer_says_its_own_length() {
+        let mut fields = [httparse::EMPTY_HEADER; 8];
+        let mut answer = httparse::Response::new(&mut fields);
+        let head = answer.parse(ANSWER).unwrap().unwrap();
+        assert_eq!(&ANSWER[head..], BODY.as_bytes());
+        let length = answer.headers.iter().find(|field| field.name == "Content-Length").unwrap();
+        assert_eq!(length.value, BODY.len().to_string().as_bytes());
+    }
+}

@@ -1,0 +1,41 @@
+//! The limit server's work over tokio's current-thread runtime: what the runtime itself adds. Usage: `tokio_bare PORT`.
+
+use std::net::Ipv4Addr;
+
+use answer::{ANSWER, BATCH_MAX, HeadEnd};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+
+fn main() -> std::io::Result<()> {
+    let port: u16 = std::env::args().nth(1).and_then(|port| port.parse().ok()).expect("usage: tokio_bare PORT");
+    let answers: &'static [u8] = answer::batch().leak();
+    tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(async move {
+        let socket = TcpSocket::new_v4()?;
+        socket.set_reuseaddr(true)?;
+        socket.bind((Ipv4Addr::LOCALHOST, port).into())?;
+        let listener = socket.listen(4096)?;
+        loop {
+            let (stream, _) = listener.accept().await?;
+            stream.set_nodelay(true)?;
+            // A connection's own failure ends that connection and nothing else.
+            tokio::spawn(async move { serve(stream, answers).await.ok() });
+        }
+    })
+}
+
+async fn serve(mut stream: TcpStream, answers: &[u8]) -> std::io::Result<()> {
+    let mut octets = vec![0; 16 << 10];
+    let mut end = HeadEnd::default();
+    loop {
+        let read = stream.read(&mut octets).await?;
+        if read == 0 {
+            return Ok(());
+        }
+        let mut due = end.count(&octets[..read]);
+        while due > 0 {
+            let now = due.min(BATCH_MAX);
+            stream.write_all(&answers[..now * ANSWER.len()]).await?;
+            due -= now;
+        }
+    }
+}

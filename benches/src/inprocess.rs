@@ -1,0 +1,119 @@
+//! `./bench inprocess`: pieces of the request path by themselves. The measuring is done by the binary `inprocess`
+//! (`src/bin/inprocess.rs`), which counts its own allocations; this file runs it in rounds and keeps what it says.
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use crate::machine::{self, Machine};
+use crate::progress::Progress;
+use crate::record::{Chart, Metric, Record, Row, Table};
+use crate::server::Cores;
+use crate::workshop::{self, Workshop};
+
+/// One measured case.
+#[derive(Debug, Deserialize)]
+pub struct Line {
+    /// Which piece of the path.
+    pub table: String,
+    /// What it was given.
+    pub input: String,
+    /// Whose code.
+    pub name: String,
+    /// Nanoseconds each.
+    pub ns: f64,
+    /// Octets allocated each.
+    pub bytes: f64,
+    /// Allocations each.
+    pub allocations: f64,
+}
+
+/// All cases once, each for `seconds`, on core 0.
+pub fn lines(shop: &Workshop, seconds: f64) -> Result<Vec<Line>> {
+    let program = shop.binaries.join("inprocess");
+    let said = machine::output(Cores::One(0).command().arg(program).arg(seconds.to_string()))?;
+    said.lines().map(|line| serde_json::from_str(line).with_context(|| format!("inprocess said {line:?}"))).collect()
+}
+
+/// Runs all cases in rounds.
+pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record> {
+    let (rounds, seconds) = if quick { (3, 0.1) } else { (7, 0.5) };
+    let lock = std::fs::read_to_string(shop.bench.join("Cargo.lock"))?;
+    shop.versions.insert("httparse".to_owned(), workshop::locked(&lock, "httparse"));
+    let progress = Progress::new(rounds);
+    let mut measured: Vec<Vec<Line>> = Vec::new();
+    for round in 0..rounds {
+        progress.at(&format!("round {} of {rounds}", round + 1));
+        measured.push(lines(shop, seconds)?);
+        progress.done(1);
+    }
+    let tables = tables(&measured);
+    for table in &tables {
+        progress.say(&format!("\n{}\n{}", table.title, crate::record::table::markdown(table)));
+    }
+    progress.end();
+    Ok(Record {
+        bench: "inprocess".to_owned(),
+        date: machine::date()?,
+        commit: machine::commit(&shop.root)?,
+        machine: Machine::here()?,
+        arguments,
+        versions: shop.versions.clone(),
+        skipped: shop.skipped.clone(),
+        tables,
+    })
+}
+
+/// One table for each piece and input, in the order they were first said.
+fn tables(rounds: &[Vec<Line>]) -> Vec<Table> {
+    let mut tables: Vec<Table> = Vec::new();
+    for (place, line) in rounds.first().into_iter().flatten().enumerate() {
+        let each = |figure: fn(&Line) -> f64| {
+            rounds.iter().filter_map(|round| round.get(place)).map(figure).collect::<Vec<_>>()
+        };
+        let row = Row {
+            name: line.name.clone(),
+            notes: Vec::new(),
+            metrics: vec![
+                Metric::time("time", "ns", each(|line| line.ns)),
+                Metric::count("allocations", "", each(|line| line.allocations)),
+                Metric::count("allocated", "octets", each(|line| line.bytes)),
+            ],
+        };
+        let name = format!("{}-{}", line.table, line.input.replace(' ', "-"));
+        match tables.iter_mut().find(|table| table.name == name) {
+            Some(table) => table.rows.push(row),
+            None => tables.push(Table {
+                name,
+                title: format!("{}, {}", line.table, line.input),
+                how: "One thread on core 0; each round measures all cases in turn, the table shows medians over the rounds.".to_owned(),
+                chart: Some(Chart { bars: vec!["time".to_owned()], label: None }),
+                rows: vec![row],
+            }),
+        }
+    }
+    tables
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_of_one_piece_share_a_table() {
+        let round = |ns: f64| {
+            let line = |table: &str, input: &str, name: &str| Line {
+                table: table.to_owned(),
+                input: input.to_owned(),
+                name: name.to_owned(),
+                ns,
+                bytes: 0.0,
+                allocations: 0.0,
+            };
+            vec![line("parse", "six lines", "a"), line("parse", "six lines", "b"), line("respond", "hello", "a")]
+        };
+        let tables = tables(&[round(1.0), round(3.0), round(2.0)]);
+        let shape: Vec<_> = tables.iter().map(|table| (table.name.as_str(), table.rows.len())).collect();
+        assert_eq!(shape, [("parse-six-lines", 2), ("respond-hello", 1)]);
+        assert_eq!(tables[0].rows[0].metrics[0].median, 2.0);
+    }
+}

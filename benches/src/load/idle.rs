@@ -1,0 +1,78 @@
+//! `bench idle`: opens many connections, asks once over each, and holds them until its standard input ends.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use socket2::{Domain, Socket, Type};
+
+use super::scan::{Scan, Scanner};
+
+/// Connections from one source address: well below the ports the kernel gives out.
+const PER_SOURCE_MAX: usize = 5_000;
+/// Requests in flight at once.
+const BATCH: usize = 100;
+
+/// Opens `count` connections to `address`, asks `request` over each, prints `ready`, then holds them.
+pub fn run(address: SocketAddr, request: &str, count: usize) -> Result<()> {
+    raise_descriptors(count as u64 + 256)?;
+    let mut held = Vec::with_capacity(count);
+    while held.len() < count {
+        let batch = held.len()..count.min(held.len() + BATCH);
+        let first = held.len();
+        for index in batch {
+            let mut stream = connect(address, index).with_context(|| format!("connection {index}"))?;
+            stream.write_all(request.as_bytes())?;
+            held.push(stream);
+        }
+        for (index, stream) in held.iter_mut().enumerate().skip(first) {
+            answered(stream).with_context(|| format!("connection {index}"))?;
+        }
+    }
+    println!("ready");
+    std::io::stdout().flush()?;
+    // Held until the runner closes our input.
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+    Ok(())
+}
+
+fn connect(address: SocketAddr, index: usize) -> Result<TcpStream> {
+    let source = Ipv4Addr::new(127, 0, 0, 2 + u8::try_from(index / PER_SOURCE_MAX)?);
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&SocketAddr::from((source, 0)).into())?;
+    socket.connect_timeout(&address.into(), Duration::from_secs(10))?;
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    Ok(stream)
+}
+
+fn answered(stream: &mut TcpStream) -> Result<()> {
+    let mut response = Vec::new();
+    let mut octets = [0; 4096];
+    loop {
+        match stream.read(&mut octets)? {
+            0 => bail!("closed by the server"),
+            read => response.extend_from_slice(&octets[..read]),
+        }
+        match Scanner::default().scan(&response) {
+            Scan::Whole(length) if length == response.len() => return Ok(()),
+            Scan::Whole(_) => bail!("more than one answer"),
+            Scan::Partial => {}
+            Scan::Wrong => bail!("not the answer: {:?}", String::from_utf8_lossy(&response)),
+        }
+    }
+}
+
+/// Raises this process's descriptor limit to at least `count`, beyond the hard limit where we may.
+pub fn raise_descriptors(count: u64) -> Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let now = getrlimit(Resource::Nofile);
+    if now.current.is_none_or(|current| current >= count) {
+        return Ok(());
+    }
+    let maximum = now.maximum.map(|maximum| maximum.max(count));
+    setrlimit(Resource::Nofile, Rlimit { current: Some(count), maximum })
+        .with_context(|| format!("raising the descriptor limit to {count}: run `ulimit -n {count}` first"))
+}

@@ -1,0 +1,171 @@
+//! `./bench`: runs Causeway beside its peers and records what each costs.
+//!
+//! Reading order: [`peers`] says who is measured, [`workshop`] gets them, [`server`] runs them, [`load`] asks them and
+//! [`sample`] sees what they use; [`side_by_side`], [`sources`] and [`inprocess`] are the benches; [`record`] keeps what came out.
+
+mod inprocess;
+mod load;
+mod machine;
+mod peers;
+mod progress;
+mod record;
+mod request;
+mod sample;
+mod server;
+mod side_by_side;
+mod sources;
+mod stats;
+mod tools;
+mod workshop;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::record::Record;
+use crate::side_by_side::Settings;
+use crate::workshop::Workshop;
+
+/// Benches of Causeway. Each writes its tables, charts and raw figures to a new directory under benches/record/.
+#[derive(Parser)]
+#[command(name = "./bench", max_term_width = 100, subcommand_required = false)]
+struct Arguments {
+    #[command(subcommand)]
+    bench: Option<Bench>,
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// Causeway beside nginx, h2o, Caddy, hyper, Go, Crystal and a server that only does what the kernel asks
+    /// (≤ 10 min; --quick ≤ 2 min).
+    #[command(after_help = peers::help())]
+    Peers {
+        /// Shorter slots and fewer rounds: a look, not a record to compare with.
+        #[arg(long)]
+        quick: bool,
+        /// Only these peers, by name, comma-separated; the limit server always runs.
+        #[arg(long, value_delimiter = ',', value_name = "PEERS")]
+        only: Vec<String>,
+        /// Only these scenarios: minimal, browser, pipelined, workers, idle, isolation.
+        #[arg(long, value_delimiter = ',', value_name = "SCENARIOS")]
+        scenario: Vec<String>,
+        /// Rounds of each throughput scenario (5; quick 3).
+        #[arg(long)]
+        rounds: Option<usize>,
+        /// Connections held in the idle scenario (10 000; quick 2 000).
+        #[arg(long)]
+        idle: Option<usize>,
+        #[command(flatten)]
+        keep: Keep,
+    },
+    /// The benchmarks that the projects we learnt from ran, their code beside ours (≈ 3 min; --quick < 1 min).
+    Sources {
+        /// Shorter and fewer rounds.
+        #[arg(long)]
+        quick: bool,
+        #[command(flatten)]
+        keep: Keep,
+    },
+    /// Pieces of the request path by themselves: time and allocations of each (< 1 min).
+    Inprocess {
+        /// Shorter and fewer rounds.
+        #[arg(long)]
+        quick: bool,
+        #[command(flatten)]
+        keep: Keep,
+    },
+    /// Two records side by side: what moved beyond the noise.
+    Compare {
+        /// The earlier record: its directory under benches/record/, or results.json.
+        before: PathBuf,
+        /// The later one.
+        after: PathBuf,
+    },
+    /// The load generator: a plan as JSON on standard input, a report as JSON on standard output.
+    #[command(hide = true)]
+    Load,
+    /// Holds idle connections until standard input ends.
+    #[command(hide = true)]
+    Idle { address: SocketAddr, path: String, count: usize },
+}
+
+#[derive(clap::Args)]
+struct Keep {
+    /// Install missing packages through sudo (root installs without being told).
+    #[arg(long)]
+    install: bool,
+    /// Where to write the record instead of benches/record/.
+    #[arg(long, value_name = "DIRECTORY")]
+    record: Option<PathBuf>,
+}
+
+fn main() -> Result<()> {
+    let Some(bench) = Arguments::parse().bench else {
+        Arguments::command().print_help()?;
+        return Ok(());
+    };
+    match bench {
+        Bench::Peers { quick, only, scenario, rounds, idle, keep } => {
+            let defaults = if quick { Settings::quick() } else { Settings::whole() };
+            let settings = Settings {
+                rounds: rounds.unwrap_or(defaults.rounds).max(1),
+                idle: idle.unwrap_or(defaults.idle).max(1),
+                only,
+                scenarios: scenario,
+                arguments: given(),
+                ..defaults
+            };
+            let mut shop = Workshop::open(keep.install)?;
+            let record = side_by_side::run(&mut shop, &settings)?;
+            save(&shop, &record, keep.record)
+        }
+        Bench::Sources { quick, keep } => {
+            let mut shop = Workshop::open(keep.install)?;
+            let record = sources::run(&mut shop, quick, given())?;
+            save(&shop, &record, keep.record)
+        }
+        Bench::Inprocess { quick, keep } => {
+            let mut shop = Workshop::open(keep.install)?;
+            let record = inprocess::run(&mut shop, quick, given())?;
+            save(&shop, &record, keep.record)
+        }
+        Bench::Compare { before, after } => {
+            let (before, after) = (Record::load(&before)?, Record::load(&after)?);
+            print!("{}", record::compare::page(&before, &after));
+            Ok(())
+        }
+        Bench::Load => {
+            let plan = serde_json::from_reader(std::io::stdin())?;
+            serde_json::to_writer(std::io::stdout(), &load::run(&plan)?)?;
+            Ok(())
+        }
+        Bench::Idle { address, path, count } => load::idle::run(address, &request::browser(&path), count),
+    }
+}
+
+/// The options given that change what is measured; not where the record goes, which would put a path into it.
+fn given() -> String {
+    let mut given = Vec::new();
+    let mut arguments = std::env::args().skip(2);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--record" => drop(arguments.next()),
+            "--install" => {}
+            other if other.starts_with("--record=") => {}
+            _ => given.push(argument),
+        }
+    }
+    given.join(" ")
+}
+
+fn save(shop: &Workshop, record: &Record, parent: Option<PathBuf>) -> Result<()> {
+    let parent = parent.unwrap_or_else(|| shop.bench.join("record"));
+    let directory = record.save(&parent)?;
+    for line in &record.skipped {
+        println!("left out: {line}");
+    }
+    println!("written to {}", directory.display());
+    Ok(())
+}

@@ -1,0 +1,357 @@
+//! Who is measured and how each is run. A peer is a recipe: obtain a program once, then launch it on a port with so many
+//! workers. One more server is one more line in [`RECIPES`].
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::workshop::{self, Workshop};
+
+/// A program that was obtained.
+#[derive(Debug, Clone)]
+pub struct Tool {
+    /// Its path.
+    pub program: PathBuf,
+    /// What it says it is.
+    pub version: String,
+}
+
+/// How a peer shall run.
+#[derive(Debug, Clone)]
+pub struct Want {
+    /// On 127.0.0.1.
+    pub port: u16,
+    /// Worker threads or processes.
+    pub workers: usize,
+    /// A file to be sent from the launch's cold path.
+    pub cold: Option<PathBuf>,
+}
+
+/// How a peer is run.
+#[derive(Debug, Clone, Default)]
+pub struct Launch {
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// Set beside what we have.
+    pub environment: Vec<(String, OsString)>,
+    /// Where hello is answered.
+    pub path: String,
+    /// Where 50 ms are burnt, if it can.
+    pub burn: Option<String>,
+    /// Where the cold file is sent, if it can and was wanted.
+    pub cold: Option<String>,
+}
+
+/// One peer.
+pub struct Recipe {
+    /// What `--only` takes and tables show.
+    pub name: &'static str,
+    /// What the peer is, for the help.
+    pub about: &'static str,
+    /// Most workers it can use.
+    pub workers_max: usize,
+    /// Threads whose name begins so are its workers; none where that cannot be told.
+    pub worker_threads: Option<&'static str>,
+    /// Gets the program.
+    pub obtain: fn(&Workshop) -> Result<Tool>,
+    /// Says how to run it.
+    pub launch: fn(&Workshop, &Tool, &Want) -> Result<Launch>,
+}
+
+/// The name of the peer that all are held against.
+pub const LIMIT: &str = "limit";
+
+/// Every peer, in the order of the tables.
+pub const RECIPES: &[Recipe] = &[
+    Recipe {
+        name: LIMIT,
+        about: "bare epoll loop of ours: a read, a canned answer, no parsing",
+        workers_max: 1,
+        worker_threads: None,
+        obtain: |shop| ours(shop, "limit", "of this commit"),
+        launch: launch_ours,
+    },
+    Recipe {
+        name: "causeway",
+        about: "the server under test, `respond` in a Caddyfile",
+        workers_max: usize::MAX,
+        worker_threads: Some("worker"),
+        obtain: |shop| Ok(Tool { program: shop.causeway()?, version: "of this commit".to_owned() }),
+        launch: |shop, tool, want| {
+            let mut launch = caddyfile(shop, tool, want, "causeway")?;
+            launch.command.extend(["--workers".into(), want.workers.to_string().into()]);
+            Ok(launch)
+        },
+    },
+    Recipe {
+        name: "tokio",
+        about: "the limit server's work over tokio",
+        workers_max: 1,
+        worker_threads: None,
+        obtain: |shop| ours(shop, "tokio_bare", "tokio"),
+        launch: launch_ours,
+    },
+    Recipe {
+        name: "hyper",
+        about: "hyper 1.x over tokio, one thread",
+        workers_max: 1,
+        worker_threads: None,
+        obtain: |shop| ours(shop, "hyper_hello", "hyper"),
+        launch: |shop, tool, want| Ok(Launch { burn: Some("/burn".to_owned()), ..launch_ours(shop, tool, want)? }),
+    },
+    Recipe {
+        name: "nginx",
+        about: "nginx, `return 200`",
+        workers_max: usize::MAX,
+        worker_threads: None,
+        obtain: |shop| {
+            let program = shop.packaged("nginx", "nginx-light")?;
+            Ok(Tool { version: workshop::version(&program, "-v"), program })
+        },
+        launch: launch_nginx,
+    },
+    Recipe {
+        name: "h2o",
+        about: "h2o, a small file",
+        workers_max: usize::MAX,
+        worker_threads: None,
+        obtain: |shop| {
+            let program = shop.packaged("h2o", "h2o")?;
+            Ok(Tool { version: workshop::version(&program, "--version"), program })
+        },
+        launch: launch_h2o,
+    },
+    Recipe {
+        name: "caddy",
+        about: "Caddy, `respond`",
+        workers_max: usize::MAX,
+        worker_threads: None,
+        obtain: obtain_caddy,
+        launch: |shop, tool, want| {
+            let mut launch = caddyfile(shop, tool, want, "caddy")?;
+            launch.environment.push(("GOMAXPROCS".to_owned(), want.workers.to_string().into()));
+            Ok(launch)
+        },
+    },
+    Recipe {
+        name: "go",
+        about: "Go's net/http",
+        workers_max: usize::MAX,
+        worker_threads: None,
+        obtain: obtain_go,
+        launch: |_, tool, want| {
+            let mut environment = vec![("GOMAXPROCS".to_owned(), OsString::from(want.workers.to_string()))];
+            if let Some(cold) = &want.cold {
+                environment.push(("COLD_FILE".to_owned(), cold.into()));
+            }
+            Ok(Launch {
+                command: vec![tool.program.clone().into(), want.port.to_string().into()],
+                environment,
+                path: "/".to_owned(),
+                burn: Some("/burn".to_owned()),
+                cold: want.cold.as_ref().map(|_| "/cold".to_owned()),
+            })
+        },
+    },
+    Recipe {
+        name: "crystal",
+        about: "Crystal's HTTP::Server",
+        workers_max: 1,
+        worker_threads: None,
+        obtain: |shop| obtain_crystal(shop, "hello"),
+        launch: |shop, tool, want| Ok(Launch { burn: Some("/burn".to_owned()), ..launch_ours(shop, tool, want)? }),
+    },
+];
+
+/// The recipe of that name.
+pub fn recipe(name: &str) -> Result<&'static Recipe> {
+    RECIPES.iter().find(|recipe| recipe.name == name).with_context(|| {
+        let names: Vec<_> = RECIPES.iter().map(|recipe| recipe.name).collect();
+        format!("no peer is called {name:?}: there are {}", names.join(", "))
+    })
+}
+
+/// A peer's program, obtained at the first call; its version is kept for the record.
+pub fn obtain(shop: &mut Workshop, recipe: &'static Recipe) -> Result<Tool> {
+    let known = match shop.obtained.get(recipe.name) {
+        Some(known) => known.clone(),
+        None => {
+            let found = (recipe.obtain)(shop).map_err(|error| format!("{error:#}"));
+            shop.obtained.insert(recipe.name, found.clone());
+            found
+        }
+    };
+    let tool = known.map_err(|why| anyhow::anyhow!(why))?;
+    shop.versions.insert(recipe.name.to_owned(), tool.version.clone());
+    Ok(tool)
+}
+
+/// Who there is, for the help.
+pub fn help() -> String {
+    let lines = RECIPES.iter().map(|recipe| format!("  {:<10}{}\n", recipe.name, recipe.about));
+    format!("Peers:\n{}", lines.collect::<String>())
+}
+
+fn ours(shop: &Workshop, binary: &str, library: &str) -> Result<Tool> {
+    let program = shop.binaries.join(binary);
+    if !program.is_file() {
+        bail!("{binary} is not built: start by ./bench, which builds it");
+    }
+    let lock = fs::read_to_string(shop.bench.join("Cargo.lock"))?;
+    let version = if library.contains(' ') { library.to_owned() } else { workshop::locked(&lock, library) };
+    Ok(Tool { program, version })
+}
+
+fn launch_ours(_: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
+    let command = vec![tool.program.clone().into(), want.port.to_string().into()];
+    Ok(Launch { command, path: "/".to_owned(), ..Launch::default() })
+}
+
+fn launch_nginx(shop: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
+    let cold = want
+        .cold
+        .as_ref()
+        .map_or_else(String::new, |file| format!("location = /cold {{ alias {}; }}\n", file.display()));
+    let folder = shop.scratch.join(format!("nginx-{}", want.port));
+    fs::create_dir_all(&folder)?;
+    let folder_shown = folder.display();
+    // keepalive_requests: nginx would close each connection after a thousand.
+    let text = format!(
+        "daemon off;\nworker_processes {workers};\npid {folder_shown}/pid;\nerror_log stderr error;\n{user}\
+         events {{ worker_connections 20000; }}\n\
+         http {{\naccess_log off;\nsendfile on;\nkeepalive_timeout 1h;\nkeepalive_requests 1000000000;\n\
+         default_type text/plain;\nclient_body_temp_path {folder_shown}/body;\nproxy_temp_path {folder_shown}/proxy;\n\
+         fastcgi_temp_path {folder_shown}/fastcgi;\nuwsgi_temp_path {folder_shown}/uwsgi;\nscgi_temp_path {folder_shown}/scgi;\n\
+         server {{\nlisten 127.0.0.1:{port} backlog=4096 {reuse};\n{cold}location / {{ return 200 \"Hello, World!\"; }}\n}}\n}}\n",
+        workers = want.workers,
+        port = want.port,
+        reuse = if want.workers > 1 { "reuseport" } else { "" },
+        // The scratch folder may be ours alone.
+        user = if rustix::process::geteuid().is_root() { "user root;\n" } else { "" },
+    );
+    let file = folder.join("nginx.conf");
+    fs::write(&file, text)?;
+    let program = tool.program.clone();
+    Ok(Launch {
+        command: vec![program.into(), "-p".into(), folder.into(), "-c".into(), file.into()],
+        path: "/".to_owned(),
+        cold: want.cold.as_ref().map(|_| "/cold".to_owned()),
+        ..Launch::default()
+    })
+}
+
+fn launch_h2o(shop: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
+    let folder = shop.scratch.join("h2o");
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join("hello.txt"), "Hello, World!")?;
+    let text = format!(
+        "num-threads: {}\nmax-connections: 20000\n{}hosts:\n  default:\n    listen:\n      host: 127.0.0.1\n      port: {}\n    \
+         paths:\n      /:\n        file.dir: {}\n",
+        want.workers,
+        if rustix::process::geteuid().is_root() { "user: root\n" } else { "" },
+        want.port,
+        folder.display(),
+    );
+    let file = folder.join(format!("{}.yaml", want.port));
+    fs::write(&file, text)?;
+    let command = vec![tool.program.clone().into(), "-m".into(), "worker".into(), "-c".into(), file.into()];
+    Ok(Launch { command, path: "/hello.txt".to_owned(), ..Launch::default() })
+}
+
+/// `run --config` on a Caddyfile, which Caddy and Causeway read alike.
+fn caddyfile(shop: &Workshop, tool: &Tool, want: &Want, name: &str) -> Result<Launch> {
+    let folder = shop.scratch.join(name);
+    fs::create_dir_all(&folder)?;
+    let file = folder.join(format!("{}.Caddyfile", want.port));
+    fs::write(&file, caddyfile_text(want))?;
+    let command = [OsString::from(&tool.program), "run".into(), "--config".into(), file.into()];
+    let adapter = ["--adapter".into(), "caddyfile".into()];
+    Ok(Launch {
+        command: command.into_iter().chain(adapter).collect(),
+        environment: vec![("XDG_DATA_HOME".into(), folder.clone().into()), ("XDG_CONFIG_HOME".into(), folder.into())],
+        path: "/".to_owned(),
+        burn: None,
+        cold: want.cold.as_ref().map(|file| format!("/{}", name_of(file))),
+    })
+}
+
+fn name_of(file: &Path) -> String {
+    file.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn caddyfile_text(want: &Want) -> String {
+    let hello = "respond \"Hello, World!\"";
+    let routes = match &want.cold {
+        None => format!("\t{hello}\n"),
+        Some(file) => {
+            let folder = file.parent().unwrap_or(Path::new("/")).display();
+            format!(
+                "\thandle /{} {{\n\t\troot * {folder}\n\t\tfile_server\n\t}}\n\thandle {{\n\t\t{hello}\n\t}}\n",
+                name_of(file)
+            )
+        }
+    };
+    format!(
+        "{{\n\tadmin off\n\tauto_https off\n\tpersist_config off\n}}\nhttp://:{} {{\n\tbind 127.0.0.1\n{routes}}}\n",
+        want.port
+    )
+}
+
+/// The newest Caddy from its module; Debian's where the proxy is out of reach.
+fn obtain_caddy(shop: &Workshop) -> Result<Tool> {
+    match shop.go_installed("caddy", "github.com/caddyserver/caddy/v2/cmd/caddy@latest") {
+        Ok(program) => Ok(Tool { version: workshop::go_version(&program), program }),
+        Err(error) => {
+            let program = shop.packaged("caddy", "caddy").with_context(|| format!("{error:#}"))?;
+            Ok(Tool { version: workshop::version(&program, "version"), program })
+        }
+    }
+}
+
+fn obtain_go(shop: &Workshop) -> Result<Tool> {
+    let go = shop.packaged("go", "golang-go")?;
+    let folder = shop.bench.join("peers/go");
+    let sources = [folder.join("main.go"), folder.join("go.mod")];
+    let mut build = Command::new(&go);
+    build.current_dir(&folder).args(["build", "-o"]).arg(shop.tools.join("go-hello")).arg(".");
+    let program = shop.built("go-hello", &sources, &mut build)?;
+    Ok(Tool { program, version: workshop::version(&go, "version") })
+}
+
+/// A program of `peers/crystal`.
+pub fn obtain_crystal(shop: &Workshop, name: &str) -> Result<Tool> {
+    let crystal = shop.packaged("crystal", "crystal")?;
+    let source = shop.bench.join(format!("peers/crystal/{name}.cr"));
+    let output = format!("crystal-{name}");
+    let mut build = Command::new(&crystal);
+    build.args(["build", "--release", "-o"]).arg(shop.tools.join(&output)).arg(&source);
+    let program = shop.built(&output, std::slice::from_ref(&source), &mut build)?;
+    Ok(Tool { program, version: workshop::version(&crystal, "--version") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_found() {
+        for (index, one) in RECIPES.iter().enumerate() {
+            assert!(RECIPES[..index].iter().all(|other| other.name != one.name), "{}", one.name);
+            assert_eq!(recipe(one.name).unwrap().name, one.name);
+        }
+        assert!(recipe("apache").is_err());
+    }
+
+    #[test]
+    fn the_caddyfile_serves_a_cold_file_only_when_wanted() {
+        let mut want = Want { port: 8080, workers: 1, cold: None };
+        assert!(!caddyfile_text(&want).contains("file_server"));
+        want.cold = Some("/srv/cold.bin".into());
+        let text = caddyfile_text(&want);
+        assert!(text.contains("handle /cold.bin {\n\t\troot * /srv\n\t\tfile_server\n\t}"), "{text}");
+        assert_eq!(text.matches('{').count(), text.matches('}').count());
+    }
+}

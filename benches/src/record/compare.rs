@@ -1,0 +1,154 @@
+//! Two records side by side: a figure has moved when it differs by more than its own noise in both records and more than
+//! such figures wander between runs anyway.
+
+use std::fmt::Write;
+
+use super::table::number;
+use super::{Better, Kind, Metric, Record};
+
+/// How many standard errors of the difference are beyond chance, with hundreds of figures compared at once.
+const ERRORS: f64 = 3.0;
+
+/// What such a figure wanders between two runs of the same code, as a part of itself. Paired ratios cancel the machine's
+/// drift (±10 % here); plain times do not.
+fn floor(kind: Kind) -> f64 {
+    match kind {
+        Kind::Paired => 0.03,
+        Kind::Timed => 0.10,
+        Kind::Counted => 0.02,
+    }
+}
+
+/// How a figure moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moved {
+    /// Within the noise.
+    No,
+    /// Beyond it, to the good.
+    Better,
+    /// Beyond it, to the bad.
+    Worse,
+}
+
+/// Judges one figure in two records.
+pub fn judge(before: &Metric, after: &Metric) -> Moved {
+    let moved = after.median - before.median;
+    let noise = ERRORS * before.spread.hypot(after.spread);
+    if moved.is_nan() || moved.abs() <= noise.max(floor(before.kind) * before.median.abs()) {
+        return Moved::No;
+    }
+    match before.better {
+        Better::Lower if moved < 0.0 => Moved::Better,
+        Better::Higher if moved > 0.0 => Moved::Better,
+        Better::Lower | Better::Higher => Moved::Worse,
+    }
+}
+
+/// The whole comparison as markdown: what moved, then what could not be compared.
+pub fn page(before: &Record, after: &Record) -> String {
+    let mut page =
+        format!("# {}: {} {} → {} {}\n\n", after.bench, before.date, before.commit, after.date, after.commit);
+    if before.machine != after.machine {
+        let _ = write!(
+            page,
+            "**The machines differ** ({:?}; {:?}): only ratios mean anything.\n\n",
+            before.machine, after.machine
+        );
+    }
+    let (mut moved, mut compared, mut alone) = (String::new(), 0, Vec::new());
+    for table in &after.tables {
+        let earlier = before.tables.iter().find(|earlier| earlier.name == table.name);
+        for row in &table.rows {
+            let Some(earlier) =
+                earlier.and_then(|earlier| earlier.rows.iter().find(|earlier| earlier.name == row.name))
+            else {
+                alone.push(format!("{} / {}", table.name, row.name));
+                continue;
+            };
+            for metric in &row.metrics {
+                let Some(earlier) = earlier.metric(&metric.name) else { continue };
+                compared += 1;
+                let word = match judge(earlier, metric) {
+                    Moved::No => continue,
+                    Moved::Better => "better",
+                    Moved::Worse => "**worse**",
+                };
+                let _ = writeln!(
+                    moved,
+                    "| {} | {} | {} | {} ± {} | {} ± {} | {:+.1} % | {word} |",
+                    table.name,
+                    row.name,
+                    metric.name,
+                    number(earlier.median),
+                    number(earlier.spread),
+                    number(metric.median),
+                    number(metric.spread),
+                    100.0 * (metric.median / earlier.median - 1.0),
+                );
+            }
+        }
+    }
+    if moved.is_empty() {
+        let _ = writeln!(page, "Nothing moved beyond the noise ({compared} figures compared).");
+    } else {
+        page.push_str("| scenario | peer | figure | before | after | | |\n|---|---|---|--:|--:|--:|---|\n");
+        page.push_str(&moved);
+        let _ = write!(page, "\n{compared} figures compared; the others lie within the noise.\n");
+    }
+    if !alone.is_empty() {
+        let _ = write!(page, "\nOnly in the later record: {}.\n", alone.join(", "));
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::sample;
+
+    #[test]
+    fn figures_are_judged_by_their_noise_and_kind() {
+        let steady = |median: f64| vec![median, median * 1.001, median * 0.999];
+        let cases = [
+            (
+                "a ratio beyond its floor",
+                Metric::ratio("x", steady(1.3)),
+                Metric::ratio("x", steady(1.4)),
+                Moved::Worse,
+            ),
+            ("a ratio within it", Metric::ratio("x", steady(1.3)), Metric::ratio("x", steady(1.32)), Moved::No),
+            (
+                "a time drifts more",
+                Metric::time("x", "µs", steady(1.3)),
+                Metric::time("x", "µs", steady(1.4)),
+                Moved::No,
+            ),
+            ("fewer calls", Metric::count("x", "", steady(2.2)), Metric::count("x", "", steady(2.0)), Moved::Better),
+            ("a lower rate", Metric::rate("x", steady(100.0)), Metric::rate("x", steady(80.0)), Moved::Worse),
+            (
+                "noise as wide as the step",
+                Metric::ratio("x", vec![1.0, 1.3, 1.6]),
+                Metric::ratio("x", vec![1.2, 1.6, 2.0]),
+                Moved::No,
+            ),
+            ("no figure", Metric::ratio("x", vec![]), Metric::ratio("x", steady(1.0)), Moved::No),
+        ];
+        for (why, before, after, want) in cases {
+            assert_eq!(judge(&before, &after), want, "{why}");
+        }
+    }
+
+    #[test]
+    fn the_page_names_what_moved_and_what_is_new() {
+        let before = sample(vec![1.3, 1.31, 1.29]);
+        let mut after = sample(vec![1.6, 1.61, 1.59]);
+        after.tables[0].rows[0].name = "newcomer".to_owned();
+        let text = page(&before, &after);
+        assert!(
+            text.contains("| minimal | hyper <1> | ratio | 1.30 ± 0.01 | 1.60 ± 0.01 | +23.1 % | **worse** |"),
+            "{text}"
+        );
+        assert!(text.contains("Only in the later record: minimal / newcomer"), "{text}");
+        assert!(page(&before, &before).contains("Nothing moved"));
+    }
+}

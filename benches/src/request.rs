@@ -1,0 +1,53 @@
+//! The requests that are sent, octet for octet.
+
+/// The host all requests name; no peer looks at it.
+pub const HOST: &str = "bench.example";
+
+/// The least that HTTP/1.1 allows.
+pub fn minimal(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n")
+}
+
+/// What a browser sends when it follows a link: twelve fields.
+pub fn browser(path: &str) -> String {
+    format!(
+        "GET {path} HTTP/1.1\r\n\
+         Host: {HOST}\r\n\
+         User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n\
+         Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n\
+         Accept-Language: en-GB,en;q=0.7,de;q=0.3\r\n\
+         Accept-Encoding: gzip, deflate, br, zstd\r\n\
+         Referer: https://{HOST}/articles/2026/11/a-page-with-links.html\r\n\
+         Connection: keep-alive\r\n\
+         Cookie: session=5f2c1d0e9b8a47769d3c; theme=dark; consent=1\r\n\
+         Upgrade-Insecure-Requests: 1\r\n\
+         Sec-Fetch-Dest: document\r\n\
+         Sec-Fetch-Mode: navigate\r\n\
+         Sec-Fetch-Site: same-origin\r\n\
+         \r\n"
+    )
+}
+
+/// The six lines that Crystal's pull request 8002 measured its parser with.
+pub const SIX_LINES: &str = "GET /hello.htm HTTP/1.1\r\n\
+    User-Agent: Mozilla/4.0 (compatible; MSIE5.01; Windows NT)\r\n\
+    Host: www.tutorialspoint.com\r\n\
+    Accept-Language: en-us\r\n\
+    Accept-Encoding: gzip, deflate\r\n\
+    Connection: Keep-Alive\r\n\
+    \r\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_whole_and_have_the_fields_they_are_named_for() {
+        for (octets, fields) in [(minimal("/"), 1), (browser("/"), 12), (SIX_LINES.to_owned(), 5)] {
+            let mut space = [httparse::EMPTY_HEADER; 20];
+            let mut request = httparse::Request::new(&mut space);
+            assert_eq!(request.parse(octets.as_bytes()).unwrap(), httparse::Status::Complete(octets.len()));
+            assert_eq!(request.headers.len(), fields, "{octets}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What one route that computes, or one file that must come from the disk, does to everybody else's requests.
+
+use anyhow::Result;
+
+use super::{Bench, Ready, Settings, generate, plan, skip};
+use crate::load::{Plan, Report, disturb};
+use crate::record::{Chart, Metric, Row, Table};
+use crate::request;
+use crate::server::{Cores, Server};
+
+/// Requests a second of everybody else.
+const RATE: f64 = 1000.0;
+const CONNECTIONS: usize = 32;
+const BURNS_PER_SECOND: f64 = 20.0;
+/// Who can be disturbed: those that have a route that burns or that send a file.
+const PEERS: [&str; 6] = ["causeway", "hyper", "nginx", "caddy", "go", "crystal"];
+
+pub(super) fn planned_ms(settings: &Settings, peers: &[Ready]) -> u64 {
+    let count = peers.iter().filter(|(recipe, _)| PEERS.contains(&recipe.name)).count() as u64;
+    count * (3 * settings.isolation_ms + 1500) / 2 + 2000
+}
+
+pub(super) fn run(bench: &mut Bench<'_>) -> Result<Vec<Table>> {
+    let settings = bench.settings;
+    let cores = std::thread::available_parallelism()?.get();
+    bench.progress.at("isolation: writing the cold file");
+    let file = bench.shop.cold_file(settings.cold_bytes)?;
+    bench.progress.done(2000);
+    let (mut burnt, mut cooled) = (Vec::new(), Vec::new());
+    for (recipe, tool) in bench.peers.iter().filter(|(recipe, _)| PEERS.contains(&recipe.name)) {
+        bench.progress.at(&format!("isolation: {}", recipe.name));
+        let workers = cores.min(recipe.workers_max);
+        let server = match Server::start(bench.shop, recipe, tool, workers, Cores::First(cores), Some(file.clone())) {
+            Ok(server) => server,
+            Err(error) => {
+                skip(bench.shop, &format!("isolation of {}", recipe.name), &error);
+                continue;
+            }
+        };
+        let quiet = Plan {
+            rate: Some(RATE),
+            warm_ms: 300,
+            run_ms: settings.isolation_ms,
+            ..plan(&server, request::minimal(&server.launch.path), CONNECTIONS, 1, settings)
+        };
+        let burn = server.launch.burn.clone().map(|path| disturb::Plan::Burn { path, per_second: BURNS_PER_SECOND });
+        let cold = server.launch.cold.clone().map(|path| disturb::Plan::Cold { path, file: file.clone() });
+        let measured = generate(Cores::First(cores), &quiet, &[]).and_then(|alone| {
+            for (disturb, rows) in [(burn, &mut burnt), (cold, &mut cooled)] {
+                let Some(disturb) = disturb else { continue };
+                let disturbed = generate(Cores::First(cores), &Plan { disturb: Some(disturb), ..quiet.clone() }, &[])?;
+                rows.push(row(recipe.name, workers, &alone, &disturbed));
+            }
+            Ok(())
+        });
+        if let Err(error) = measured {
+            skip(bench.shop, &format!("isolation of {}", recipe.name), &error);
+        }
+        bench.progress.done((3 * settings.isolation_ms + 1500) / 2);
+    }
+    let how = format!(
+        "{RATE:.0} minimal GETs a second over {CONNECTIONS} connections, each timed from when it was due. Servers have all {cores} cores and \
+         as many workers, where they can; the load shares the cores."
+    );
+    let table = |name: &str, title: &str, how: String, rows| Table {
+        name: format!("isolation-{name}"),
+        title: title.to_owned(),
+        how,
+        chart: Some(Chart { bars: vec!["p99 disturbed".to_owned()], label: Some("times quiet".to_owned()) }),
+        rows,
+    };
+    let burning = format!(
+        "{how} Meanwhile {BURNS_PER_SECOND:.0} requests a second ask a route that computes for 50 ms: one core's worth."
+    );
+    let cold = format!(
+        "{how} Meanwhile one client after the other reads a file of {} MiB that was dropped from the page cache before.",
+        settings.cold_bytes >> 20
+    );
+    Ok(vec![
+        table("burn", "Everybody else's latency while one route computes", burning, burnt),
+        table("cold", "Everybody else's latency while a cold file is read", cold, cooled),
+    ])
+}
+
+/// One server without and with a disturbance.
+fn row(name: &str, workers: usize, quiet: &Report, disturbed: &Report) -> Row {
+    let mut row = Row::new(name);
+    row.metrics = vec![
+        Metric::time("p99 quiet", "µs", vec![quiet.p99_us]),
+        Metric::time("p99 disturbed", "µs", vec![disturbed.p99_us]),
+        Metric::time("times quiet", "", vec![disturbed.p99_us / quiet.p99_us]),
+        Metric::time("p50 disturbed", "µs", vec![disturbed.p50_us]),
+        Metric::time("longest disturbed", "µs", vec![disturbed.max_us]),
+    ];
+    let plural = if workers == 1 { "" } else { "s" };
+    row.notes.push(format!("{workers} worker{plural}; {} disturbing requests ended meanwhile", disturbed.disturbances));
+    row
+}

@@ -1,0 +1,158 @@
+//! What one request costs on one core: the server has core 0, the load core 1, and before and behind each server's slot
+//! stands one of the limit server, so that the machine's drift meets both.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+
+use super::{
+    Bench, CrossCheck, Ready, Settings, cost_metrics, cpu_us, generate, note_disturbance, plan, skip, start_all, wrk,
+};
+use crate::load::{Plan, Report};
+use crate::peers::LIMIT;
+use crate::record::{Better, Chart, Kind, Metric, Row, Table};
+use crate::request;
+use crate::server::{Cores, Server};
+use crate::stats;
+
+/// Connections in these scenarios.
+const CONNECTIONS: usize = 64;
+/// Requests written at once in the pipelined one.
+const DEPTH: usize = 16;
+const WRK_SECONDS: u64 = 1;
+
+struct Scenario {
+    title: &'static str,
+    request: fn(&str) -> String,
+    depth: usize,
+}
+
+fn scenario(name: &str) -> Scenario {
+    match name {
+        "browser" => {
+            Scenario { title: "Browser-like GET, 12 fields, 64 connections", request: request::browser, depth: 1 }
+        }
+        "pipelined" => Scenario {
+            title: "Minimal GET, pipelined 16 deep, 64 connections",
+            request: request::minimal,
+            depth: DEPTH,
+        },
+        _ => Scenario { title: "Minimal GET, 64 connections", request: request::minimal, depth: 1 },
+    }
+}
+
+pub(super) fn planned_ms(name: &str, settings: &Settings, peers: &[Ready]) -> u64 {
+    let slot = settings.warm_ms + settings.run_ms + 30;
+    let slots = settings.rounds * (2 * peers.len() - 1);
+    let check = if name == "minimal" && settings.cross_check == CrossCheck::Yes { 1000 * WRK_SECONDS + 150 } else { 0 };
+    slots as u64 * slot + peers.len() as u64 * (600 + check)
+}
+
+pub(super) fn run(bench: &mut Bench<'_>, name: &str) -> Result<Table> {
+    let scenario = scenario(name);
+    let settings = bench.settings;
+    bench.progress.at(&format!("{name}: starting servers"));
+    let mut servers = start_all(bench.shop, &bench.peers, 1, Cores::One(0), |_| true);
+    let plans: BTreeMap<&str, Plan> = servers
+        .iter()
+        .map(|server| {
+            let request = (scenario.request)(&server.launch.path);
+            (server.recipe.name, plan(server, request, CONNECTIONS, scenario.depth, settings))
+        })
+        .collect();
+
+    let mut limits: Vec<Report> = Vec::new();
+    let mut reports: BTreeMap<&str, Vec<Report>> = BTreeMap::new();
+    let mut ratios: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    let mut control = Vec::new();
+    let slot_ms = settings.warm_ms + settings.run_ms + 30;
+    for round in 0..settings.rounds {
+        let mut order: Vec<&str> = plans.keys().copied().filter(|peer| *peer != LIMIT).collect();
+        // Another order each round, so that no peer always follows the same neighbour.
+        let turn = round % order.len().max(1);
+        order.rotate_left(turn);
+        let mut round_limits = vec![generate(Cores::One(1), &plans[LIMIT], &[])?];
+        let mut measured = Vec::new();
+        for peer in order {
+            bench.progress.at(&format!("{name}, round {} of {}: {peer}", round + 1, settings.rounds));
+            match generate(Cores::One(1), &plans[peer], &[]) {
+                Ok(report) => {
+                    measured.push((peer, cpu_us(&report)));
+                    reports.entry(peer).or_default().push(report);
+                    round_limits.push(generate(Cores::One(1), &plans[LIMIT], &[])?);
+                }
+                Err(error) => {
+                    skip(bench.shop, &format!("{peer} in one round of {name}"), &error);
+                }
+            }
+            bench.progress.done(2 * slot_ms);
+        }
+        bench.progress.done(slot_ms);
+        let limit_costs: Vec<_> = round_limits.iter().map(cpu_us).collect();
+        let costs: Vec<_> = measured.iter().map(|(_, cost)| *cost).collect();
+        for ((peer, _), ratio) in measured.iter().zip(stats::paired(&costs, &limit_costs)) {
+            ratios.entry(peer).or_default().push(ratio);
+        }
+        // The limit server against itself: what the pairing leaves of the noise.
+        control.extend(limit_costs.windows(3).map(|three| three[1] / f64::midpoint(three[0], three[2])));
+        limits.extend(round_limits);
+    }
+    reports.insert(LIMIT, limits);
+    ratios.insert(LIMIT, control);
+
+    let mut rows = Vec::new();
+    for server in &mut servers {
+        let peer = server.recipe.name;
+        let Some(reports) = reports.get(peer) else { continue };
+        let mut row = Row::new(peer);
+        let ratio = ratios.remove(peer).unwrap_or_default();
+        row.metrics.push(Metric::ratio("ratio to limit", ratio));
+        row.metrics.extend(cost_metrics(reports));
+        bench.progress.at(&format!("{name}: system calls of {peer}"));
+        let short = Plan { warm_ms: 100, run_ms: 250, ..plans[peer].clone() };
+        match super::system_calls(bench.shop, server, &short) {
+            Ok(calls) => row.metrics.push(Metric::count("system calls", "", vec![calls])),
+            Err(error) => skip(bench.shop, &format!("system calls of {peer} in {name}"), &error),
+        }
+        bench.progress.done(600);
+        if name == "minimal" && settings.cross_check == CrossCheck::Yes {
+            if let Some(rate) = cross_check(bench, server) {
+                row.metrics.push(rate);
+            }
+            bench.progress.done(1000 * WRK_SECONDS + 150);
+        }
+        note_disturbance(&mut row, reports);
+        rows.push(row);
+    }
+    Ok(Table {
+        name: name.to_owned(),
+        title: scenario.title.to_owned(),
+        how: format!(
+            "Server on core 0 with one worker, load on core 1; {} rounds of {} ms. The ratio is CPU per request over the mean of the limit \
+             server's slots right before and behind, median ± standard error; in the limit server's own row it is the limit against itself, \
+             which shows what noise is left.",
+            settings.rounds, settings.run_ms
+        ),
+        chart: Some(Chart {
+            bars: vec!["user".to_owned(), "system".to_owned()],
+            label: Some("ratio to limit".to_owned()),
+        }),
+        rows,
+    })
+}
+
+/// The same load by wrk: another program's word on the rate.
+fn cross_check(bench: &mut Bench<'_>, server: &Server) -> Option<Metric> {
+    let seconds = format!("-d{WRK_SECONDS}");
+    let rates = bench
+        .shop
+        .packaged("wrk", "wrk")
+        .and_then(|tool| wrk(&tool, Cores::One(1), &["-t1", "-c64", "--latency", &seconds], server));
+    match rates {
+        Ok(rates) => Some(Metric::new("by wrk", "1/s", Kind::Timed, Better::Higher, vec![rates.requests])),
+        Err(error) => {
+            skip(bench.shop, &format!("wrk on {}", server.recipe.name), &error);
+            None
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Gets what a bench runs: builds ours, builds the peers we have sources for, installs the others.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::machine::output;
+use crate::peers::Tool;
+
+/// The folders a bench works in, and what it found out while preparing.
+pub struct Workshop {
+    /// The repository.
+    pub root: PathBuf,
+    /// `benches/` in it.
+    pub bench: PathBuf,
+    /// Where cargo left the runner: the limit server and the like stand beside it.
+    pub binaries: PathBuf,
+    /// Built peers; kept between runs.
+    pub tools: PathBuf,
+    /// Configurations, logs and served files.
+    pub scratch: PathBuf,
+    /// Whether to install through sudo when we are not root.
+    install: bool,
+    /// Versions of what was obtained.
+    pub versions: BTreeMap<String, String>,
+    /// What was left out, and why.
+    pub skipped: Vec<String>,
+    /// What `peers::obtain` has found out so far, so that nothing is built or refused twice.
+    pub obtained: BTreeMap<&'static str, Result<Tool, String>>,
+}
+
+impl Workshop {
+    /// Opens the workshop; `install` allows `sudo apt-get install`.
+    pub fn open(install: bool) -> Result<Self> {
+        let bench = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+        let root = bench.parent().context("benches/ stands in the repository")?.to_owned();
+        let binaries = std::env::current_exe()?.parent().context("an executable has a folder")?.to_owned();
+        let target = binaries.parent().context("target/release has a parent")?.to_owned();
+        let (tools, scratch) = (target.join("tools"), target.join("scratch"));
+        fs::create_dir_all(&tools)?;
+        fs::create_dir_all(&scratch)?;
+        Ok(Self {
+            root,
+            bench,
+            binaries,
+            tools,
+            scratch,
+            install,
+            versions: BTreeMap::new(),
+            skipped: Vec::new(),
+            obtained: BTreeMap::new(),
+        })
+    }
+
+    /// A line without this machine's folders: records are committed.
+    pub fn shown(&self, line: &str) -> String {
+        let folders =
+            [(&self.scratch, "SCRATCH"), (&self.tools, "TOOLS"), (&self.binaries, "BINARIES"), (&self.root, ".")];
+        folders.iter().fold(line.to_owned(), |line, (folder, name)| line.replace(&*folder.to_string_lossy(), name))
+    }
+
+    /// A program of a Debian package, installed if it is missing and we may; else the error says what to run.
+    pub fn packaged(&self, program: &str, package: &str) -> Result<PathBuf> {
+        if let Some(found) = find(program) {
+            return Ok(found);
+        }
+        let root = rustix::process::geteuid().is_root();
+        let install = format!("apt-get install -y --no-install-recommends {package}");
+        if !root && !self.install {
+            bail!("{program} is not there: run `sudo {install}`, or give --install");
+        }
+        eprintln!("installing {package}");
+        let mut command = if root { Command::new("sh") } else { Command::new("sudo") };
+        if !root {
+            command.arg("sh");
+        }
+        let done = command.args(["-c", &install]).env("DEBIAN_FRONTEND", "noninteractive").output()?;
+        ensure!(done.status.success(), "`{install}` failed: {}", String::from_utf8_lossy(&done.stderr).trim());
+        find(program).with_context(|| format!("{package} brought no {program}"))
+    }
+
+    /// Builds `output` by `command` unless it is newer than all of `sources`.
+    pub fn built(&self, output: &str, sources: &[PathBuf], command: &mut Command) -> Result<PathBuf> {
+        let path = self.tools.join(output);
+        let modified = |path: &Path| fs::metadata(path).and_then(|file| file.modified());
+        let fresh = modified(&path)
+            .is_ok_and(|built| sources.iter().all(|source| modified(source).is_ok_and(|changed| changed < built)));
+        if !fresh {
+            eprintln!("building {output}");
+            let done = command.stdin(Stdio::null()).output().with_context(|| format!("building {output}"))?;
+            ensure!(done.status.success(), "building {output}: {}", last_line(&done.stderr));
+        }
+        ensure!(path.is_file(), "building {output} left no file");
+        Ok(path)
+    }
+
+    /// A Go program from the module proxy, kept in the tools folder.
+    pub fn go_installed(&self, program: &str, module: &str) -> Result<PathBuf> {
+        let go = self.packaged("go", "golang-go")?;
+        let mut install = Command::new(go);
+        self.built(program, &[], install.args(["install", module]).env("GOBIN", &self.tools))
+    }
+
+    /// The server under test, built from the repository as it stands.
+    pub fn causeway(&self) -> Result<PathBuf> {
+        eprintln!("building causeway");
+        let arguments = ["build", "--release", "-p", "causeway", "--message-format=json-render-diagnostics"];
+        let done = Command::new("cargo").current_dir(&self.root).args(arguments).output()?;
+        ensure!(done.status.success(), "cargo build -p causeway: {}", last_line(&done.stderr));
+        let messages = String::from_utf8_lossy(&done.stdout);
+        executable(&messages, "causeway").context("the package causeway has no binary yet")
+    }
+
+    /// A file of `bytes` octets that the disk has, for cold reads.
+    pub fn cold_file(&self, bytes: u64) -> Result<PathBuf> {
+        let path = self.scratch.join("cold.bin");
+        if fs::metadata(&path).map(|file| file.len()).unwrap_or_default() != bytes {
+            use std::io::Write;
+            let mut file = fs::File::create(&path)?;
+            // Not zeros: no file system shall leave them out.
+            let block: Vec<u8> =
+                (0..1u32 << 18).flat_map(|word| word.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+            for _ in 0..bytes / block.len() as u64 {
+                file.write_all(&block)?;
+            }
+            file.set_len(bytes)?;
+            file.sync_all()?;
+        }
+        Ok(path)
+    }
+}
+
+/// The executable of the binary target `name` among cargo's JSON messages.
+fn executable(messages: &str, name: &str) -> Option<PathBuf> {
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    messages
+        .filter(|message| message["target"]["name"] == name)
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+}
+
+/// A program on the path, or where Debian puts servers.
+pub fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/go/bin".into()]);
+    folders.map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// What a program says of its version, first line; `unknown` if it says nothing.
+pub fn version(program: &Path, argument: &str) -> String {
+    let said = output(Command::new(program).arg(argument)).unwrap_or_default();
+    said.lines().next().unwrap_or("unknown").to_owned()
+}
+
+/// The version of the main module a Go program was built from.
+pub fn go_version(program: &Path) -> String {
+    let said = find("go").and_then(|go| output(Command::new(go).args(["version", "-m"]).arg(program)).ok());
+    said.as_deref().and_then(go_module).unwrap_or("unknown").to_owned()
+}
+
+fn go_module(said: &str) -> Option<&str> {
+    said.lines().find_map(|line| line.trim().strip_prefix("mod\t"))?.split('\t').nth(1)
+}
+
+/// The version of a dependency in the bench's own lock file.
+pub fn locked(lock: &str, name: &str) -> String {
+    let package = format!("name = \"{name}\"");
+    let mut lines = lock.lines().skip_while(|line| *line != package);
+    let version = lines.nth(1).and_then(|line| line.strip_prefix("version = "));
+    version.map_or("unknown", |version| version.trim_matches('"')).to_owned()
+}
+
+fn last_line(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said);
+    said.trim().lines().last().unwrap_or("it said nothing").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargo_names_the_executable() {
+        let messages = concat!(
+            "{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"causeway\"},\"executable\":null}\n",
+            "{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"other\"},\"executable\":\"/t/other\"}\n",
+            "{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"causeway\"},\"executable\":\"/t/causeway\"}\n",
+        );
+        assert_eq!(executable(messages, "causeway"), Some("/t/causeway".into()));
+        assert_eq!(executable(messages, "missing"), None);
+    }
+
+    #[test]
+    fn versions_are_read_from_what_tools_say() {
+        let said = "caddy: go1.26\n\tpath\tgithub.com/x/caddy\n\tmod\tgithub.com/x/caddy\tv2.1.0\th1:x=\n";
+        assert_eq!(go_module(said), Some("v2.1.0"));
+        let lock = "[[package]]\nname = \"hyper\"\nversion = \"1.7.0\"\n";
+        assert_eq!(locked(lock, "hyper"), "1.7.0");
+        assert_eq!(locked(lock, "h2"), "unknown");
+    }
+}
