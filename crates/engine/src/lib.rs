@@ -1,1 +1,34 @@
-//! Accept, drive, write, drain: the workers that carry connections
+//! What carries connections: accept, read, drive the protocol machine, run the pipeline, write, drain.
+//!
+//! In reading order, which is the way of a request:
+//! - `server`: the engine as its owner sees it; workers start here
+//! - `accept`: listeners, and which worker a connection goes to
+//! - `drive`: the life of a connection, written once over two seams
+//!   - `transport`: what carries its octets
+//!   - `machine`: the protocol
+//! - `input`: octets read and not used yet
+//! - `exchange`: one request and its answer; `content`: where the answer's content comes from
+//! - `recycle`: the one place where an exchange ends; `access`: the records it leaves
+//! - `worker`: what the connections of a worker share: `blocks`, `timers`, `clock`; `blocking` for the process
+//!
+//! This room never names a module or configuration text.
+
+mod accept;
+mod access;
+mod blocking;
+mod blocks;
+mod clock;
+mod content;
+mod drive;
+mod exchange;
+mod input;
+mod machine;
+mod recycle;
+mod server;
+mod timers;
+mod transport;
+mod worker;
+
+pub use accept::BindError;
+pub use blocking::BlockingSpec;
+pub use server::{Engine, EngineSpec, StartError};

@@ -57,6 +57,8 @@ pub enum HeadFault {
     ChunkEnd,
     /// A trailer section longer than the limit.
     TrailersTooLong,
+    /// A head that was begun and not completed in time.
+    TooSlow,
     /// The peer closed within a message (RFC 9112 §8).
     Truncated,
 }
@@ -71,6 +73,7 @@ impl HeadFault {
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
             Self::TransferCoding => StatusCode::NOT_IMPLEMENTED,
             Self::Version => StatusCode::VERSION_NOT_SUPPORTED,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             _ => StatusCode::BAD_REQUEST,
         }
     }

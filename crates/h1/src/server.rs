@@ -187,6 +187,16 @@ impl Server {
         }
     }
 
+    /// What [`Server::waits_for`] names did not come in time. A head that was begun gets the one answer 408 (RFC 9110
+    /// §15.5.9); about anything else the owner decides.
+    pub fn handle_timeout(&mut self) -> Option<Event> {
+        if self.waits_for() != WaitsFor::Head {
+            return None;
+        }
+        (self.is_10, self.is_head, self.is_connect) = (false, false, false);
+        self.fail(HeadFault::TooSlow).event
+    }
+
     /// Begins to end gracefully: the open exchange, or one whose request has begun, is answered with `Connection: close`; an idle
     /// connection wants to be closed at once.
     pub fn drain(&mut self) {

@@ -16,7 +16,7 @@ pub enum Frame {
     /// Content.
     Chunk(Chunk),
     /// The trailer section (RFC 9110 §6.5); nothing follows it.
-    Trailers(FieldMap),
+    Trailers(Box<FieldMap>),
 }
 
 /// Why a body ended before its end.

@@ -118,7 +118,7 @@ fn read_stream(stream: &mut dyn causeway_pipeline::BodyStream, answer: &mut Answ
             Poll::Pending => return Poll::Pending,
             Poll::Ready(None) => return Poll::Ready(()),
             Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => answer.body.extend_from_slice(Chunk::as_slice(&chunk)),
-            Poll::Ready(Some(Ok(Frame::Trailers(fields)))) => answer.trailers = Some(fields),
+            Poll::Ready(Some(Ok(Frame::Trailers(fields)))) => answer.trailers = Some(*fields),
             Poll::Ready(Some(Err(fault))) => {
                 answer.broken = Some(fault);
                 return Poll::Ready(());

@@ -192,7 +192,7 @@ impl Request {
     pub(crate) fn frames(&self) -> impl Iterator<Item = Frame> {
         self.body.iter().map(|piece| match piece {
             Piece::Content(octets) => Frame::Chunk(Chunk::from(octets.clone())),
-            Piece::Trailers(fields) => Frame::Trailers(fields.clone()),
+            Piece::Trailers(fields) => Frame::Trailers(Box::new(fields.clone())),
         })
     }
 }

@@ -246,9 +246,7 @@ impl Fault {
             ErrorKind::HeredocBrackets => {
                 format!("too many '<' for heredoc on line #{line}; only use two, for example <<END").into()
             }
-            ErrorKind::HeredocMarker(found) => {
-                format!("heredoc marker on line #{line} {MARKER} '{found}'").into()
-            }
+            ErrorKind::HeredocMarker(found) => format!("heredoc marker on line #{line} {MARKER} '{found}'").into(),
             ErrorKind::HeredocOpen(marker) => {
                 format!("incomplete heredoc <<{marker} on line #{line}, expected ending marker {marker}").into()
             }
@@ -285,9 +283,7 @@ impl Fault {
                 "server block without any key is global configuration, and if used, it must be first".into()
             }
             ErrorKind::PortRange(port) => format!("port {port} is out of range; expected 0 to 65535").into(),
-            ErrorKind::ImportCycle { from, to } => {
-                format!("a cycle of imports exists between {from} and {to}").into()
-            }
+            ErrorKind::ImportCycle { from, to } => format!("a cycle of imports exists between {from} and {to}").into(),
             ErrorKind::ImportRead(file, kind) => format!("Could not import {file}: {kind}").into(),
             ErrorKind::Custom(sentence) => sentence.clone(),
         }

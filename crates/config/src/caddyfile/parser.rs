@@ -255,10 +255,7 @@ impl Parser<'_> {
         let name = self.tokens[self.next].clone();
         let rule = |token: &Token, rule| Err(Error::at(token, ErrorKind::Rule(rule)));
         if name.opens() {
-            return rule(
-                &name,
-                "Unexpected '{' on a new line; did you mean to place the '{' on the previous line?",
-            );
+            return rule(&name, "Unexpected '{' on a new line; did you mean to place the '{' on the previous line?");
         }
         let mut segment = Segment { closes: name.at.clone(), name, arguments: Vec::new(), block: None };
         self.next += 1;

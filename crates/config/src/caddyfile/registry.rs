@@ -170,6 +170,13 @@ impl Directives {
         Ok(())
     }
 
+    /// Treats a directive as not built: for a server whose modules can't run what it turns into.
+    pub fn withhold(&mut self, name: &str) {
+        if let Some(syntax) = self.table.get_mut(name) {
+            *syntax = None;
+        }
+    }
+
     /// Whether the name is a directive, built or not.
     pub fn knows(&self, name: &str) -> bool {
         self.table.contains_key(name)
@@ -192,7 +199,9 @@ impl Directives {
     /// The known name that `name` was probably meant to be.
     pub(crate) fn near(&self, name: &str) -> Option<Box<str>> {
         let near = self.table.keys().map(|known| (distance(known, name), known));
-        near.filter(|(distance, known)| *distance <= 2 && *distance * 2 < known.len()).min().map(|(_, known)| known.clone())
+        near.filter(|(distance, known)| *distance <= 2 && *distance * 2 < known.len())
+            .min()
+            .map(|(_, known)| known.clone())
     }
 }
 

@@ -1,0 +1,48 @@
+//! Caddy's network addresses: `[network/]host:port`, where the port may be a range.
+
+use std::net::{IpAddr, ToSocketAddrs};
+
+use causeway_pipeline::{Build, BuildError, ListenAddress};
+
+const EXPECTED: &str = "[tcp/]host:port or [tcp/]host:first-last";
+
+/// All addresses of a `listen` list, ranges spelt out.
+pub(super) fn parse_all(written: &[String], build: &mut Build<'_>) -> Result<Vec<ListenAddress>, BuildError> {
+    let mut addresses = Vec::new();
+    for (index, text) in written.iter().enumerate() {
+        build.at(format!("[{index}]"), |build| parse(text, build, &mut addresses))?;
+    }
+    Ok(addresses)
+}
+
+fn parse(text: &str, build: &Build<'_>, out: &mut Vec<ListenAddress>) -> Result<(), BuildError> {
+    let bad = || build.refuse(text, EXPECTED);
+    let (network, rest) = text.split_once('/').unwrap_or(("tcp", text));
+    if !matches!(network, "tcp" | "tcp4" | "tcp6") {
+        return Err(build.refuse(text, "a TCP address: other networks are not built"));
+    }
+    let (host, ports) = rest.rsplit_once(':').ok_or_else(bad)?;
+    let (first, last) = ports.split_once('-').unwrap_or((ports, ports));
+    let port = |text: &str| text.parse::<u16>().map_err(|_| bad());
+    let (first, last) = (port(first)?, port(last)?);
+    if last < first {
+        return Err(bad());
+    }
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let host = if host.is_empty() { None } else { Some(resolve(host).ok_or_else(|| unknown(host, build))?) };
+    out.extend((first..=last).map(|port| ListenAddress { host, port }));
+    Ok(())
+}
+
+fn unknown(host: &str, build: &Build<'_>) -> BuildError {
+    build.refuse(host, "an IP address, or a name that resolves to one of this machine")
+}
+
+/// An address is taken as it is; a name by its first IPv4 address, else its first, as Go does.
+fn resolve(host: &str) -> Option<IpAddr> {
+    if let Ok(address) = host.parse() {
+        return Some(address);
+    }
+    let addresses: Vec<IpAddr> = (host, 0).to_socket_addrs().ok()?.map(|address| address.ip()).collect();
+    addresses.iter().find(|address| address.is_ipv4()).or(addresses.first()).copied()
+}

@@ -1,0 +1,115 @@
+use super::*;
+
+use serde_json::json;
+
+fn outcome(config: &Value) -> String {
+    match load(config, &Registry::default()) {
+        Ok(loaded) => {
+            let listeners: Vec<_> = loaded.listeners.iter().map(|listener| listener.address.to_string()).collect();
+            listeners.join(" ")
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
+#[track_caller]
+fn check(why: &str, server: Value, want: &str) {
+    assert_eq!(outcome(&json!({ "apps": { "http": { "servers": { "s": server } } } })), want, "{why}");
+}
+
+#[test]
+fn listen_addresses() {
+    check("a port on every address", json!({ "listen": [":8080"] }), ":8080");
+    check("a range", json!({ "listen": ["127.0.0.1:8080-8082"] }), "127.0.0.1:8080 127.0.0.1:8081 127.0.0.1:8082");
+    check("IPv6 and a network", json!({ "listen": ["tcp/[::1]:80"] }), "[::1]:80");
+    check("a name", json!({ "listen": ["localhost:80"] }), "127.0.0.1:80");
+    let expected = "expected [tcp/]host:port or [tcp/]host:first-last";
+    for bad in ["8080", ":", ":x", ":70000", ":9-8", "127.0.0.1"] {
+        check(
+            "no address",
+            json!({ "listen": [bad] }),
+            &format!("apps.http.servers.s.listen[0]: found '{bad}', {expected}"),
+        );
+    }
+    let want =
+        "apps.http.servers.s.listen[0]: found 'unix//run/x', expected a TCP address: other networks are not built";
+    check("not built", json!({ "listen": ["unix//run/x"] }), want);
+}
+
+#[test]
+fn what_is_not_known_is_named_with_its_path() {
+    let got = outcome(&json!({ "apps": { "http": { "servers": { "s": { "lissten": [] } } } } }));
+    assert!(got.starts_with("apps.http.servers.s.lissten: unknown field `lissten`"), "{got}");
+    let route = json!([{ "handle": [{ "handler": "teapot" }] }]);
+    let want = "apps.http.servers.s.routes[0].handle[0]: no handler module 'teapot' is built into this version";
+    check("an unknown handler", json!({ "listen": [":80"], "routes": route }), want);
+    let route = json!([{ "match": [{ "moon": [] }] }]);
+    let want = "apps.http.servers.s.routes[0].match[0].moon: no matcher module 'moon' is built into this version";
+    check("an unknown matcher", json!({ "listen": [":80"], "routes": route }), want);
+    let got = outcome(&json!({ "admin": { "listen": ":1" } }));
+    assert!(got.starts_with("admin.listen: unknown field"), "{got}");
+    assert_eq!(outcome(&json!({ "admin": { "disabled": true } })), "");
+    assert_eq!(outcome(&Value::Null), "");
+}
+
+/// Caddy's automatic HTTPS: on for every server that names hosts, but for one on the HTTP port only; `disable` and `skip`
+/// take a server or a host out.
+#[test]
+fn a_site_that_needs_tls_is_refused() {
+    let named = json!([{ "match": [{ "host": ["example.com"] }] }]);
+    let needs = |site: &str| {
+        format!("{site} needs TLS, which this version does not speak: write http://{site} or `auto_https off`")
+    };
+    let mut registry = Registry::default();
+    registry.matcher("host", |_, _| {
+        struct Any;
+        impl causeway_pipeline::Matcher for Any {
+            fn matches(&self, _: &mut causeway_pipeline::Context) -> Result<bool, causeway_pipeline::Fault> {
+                Ok(true)
+            }
+        }
+        Ok(Box::new(Any))
+    });
+    for (why, server, want) in [
+        ("a named site", json!({ "listen": [":443"], "routes": named }), Some("example.com")),
+        ("on any port", json!({ "listen": [":8080"], "routes": named }), Some("example.com")),
+        ("in the clear on the HTTP port", json!({ "listen": [":80"], "routes": named }), None),
+        ("switched off", json!({ "listen": [":443"], "routes": named, "automatic_https": { "disable": true } }), None),
+        (
+            "skipped",
+            json!({ "listen": [":8080"], "routes": named, "automatic_https": { "skip": ["example.com"] } }),
+            None,
+        ),
+        ("no host named", json!({ "listen": [":8080"] }), None),
+        ("the HTTPS port", json!({ "listen": [":443"] }), Some(":443")),
+        ("policies", json!({ "listen": [":8443"], "tls_connection_policies": [{}] }), Some(":8443")),
+    ] {
+        let config = json!({ "apps": { "http": { "servers": { "s": server } } } });
+        let got = load(&config, &registry).err().map(|error| error.to_string());
+        assert_eq!(got, want.map(needs), "{why}");
+    }
+}
+
+#[test]
+fn durations() {
+    for (text, want) in [
+        ("90s", Some(90_000)),
+        ("1m30s", Some(90_000)),
+        ("1.5s", Some(1_500)),
+        ("250ms", Some(250)),
+        ("2h", Some(7_200_000)),
+        ("1d", Some(86_400_000)),
+        ("", None),
+        ("10", None),
+        ("s", None),
+        ("-1s", None),
+        ("1x", None),
+    ] {
+        assert_eq!(parse_duration(text).map(|duration| duration.as_millis()), want, "{text:?}");
+    }
+    let servers = json!({ "s": { "listen": [":80"], "idle_timeout": "5s", "read_header_timeout": 2_000_000_000u64 } });
+    let config = json!({ "apps": { "http": { "grace_period": "3s", "servers": servers } } });
+    let loaded = load(&config, &Registry::default()).unwrap_or_else(|error| panic!("{error}"));
+    let timeouts = loaded.listeners[0].timeouts;
+    assert_eq!((timeouts.keep_alive.as_secs(), timeouts.head.as_secs(), loaded.grace.as_secs()), (5, 2, 3));
+}

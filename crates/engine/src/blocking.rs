@@ -1,0 +1,126 @@
+//! The bounded pool for what may block: cold files, slow hashes. One for the process.
+//!
+//! Threads start when work waits and none is free, up to a bound, and end after 10 s without work. Beyond the queue's
+//! bound work is refused, so that overload is answered (503) instead of queued without end.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use causeway_pipeline::Busy;
+
+/// How long a thread waits for work before it ends.
+const IDLE: Duration = Duration::from_secs(10);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+}
+
+/// The pool's bounds.
+#[derive(Debug, Clone, Copy)]
+pub struct BlockingSpec {
+    /// Threads at most; 32.
+    pub threads_max: usize,
+    /// Jobs that wait for a thread at most; 1024.
+    pub queue_max: usize,
+}
+
+impl Default for BlockingSpec {
+    fn default() -> Self {
+        Self { threads_max: 32, queue_max: 1024 }
+    }
+}
+
+/// See the module.
+pub(crate) struct BlockingPool {
+    spec: BlockingSpec,
+    queue: Mutex<Queue>,
+    work: Condvar,
+}
+
+impl BlockingPool {
+    pub(crate) fn new(spec: BlockingSpec) -> Arc<Self> {
+        Arc::new(Self { spec, queue: Mutex::default(), work: Condvar::new() })
+    }
+
+    /// Queues a job.
+    pub(crate) fn run(self: &Arc<Self>, job: Job) -> Result<(), Busy> {
+        let mut queue = self.lock();
+        if queue.jobs.len() >= self.spec.queue_max {
+            return Err(Busy);
+        }
+        queue.jobs.push_back(job);
+        if queue.idle >= queue.jobs.len() {
+            self.work.notify_one();
+        } else if queue.threads < self.spec.threads_max {
+            let pool = Arc::clone(self);
+            if std::thread::Builder::new().name("blocking".into()).spawn(move || pool.serve()).is_ok() {
+                queue.threads += 1;
+            } else if queue.threads == 0 {
+                queue.jobs.pop_back();
+                return Err(Busy);
+            }
+        }
+        Ok(())
+    }
+
+    fn serve(&self) {
+        let mut queue = self.lock();
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                drop(queue);
+                // A job that panics drops its result's channel; its waiter sees that, and the thread lives on.
+                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+                queue = self.lock();
+                continue;
+            }
+            queue.idle += 1;
+            let (woken, timeout) = self.work.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
+            queue = woken;
+            queue.idle -= 1;
+            if timeout.timed_out() && queue.jobs.is_empty() {
+                queue.threads -= 1;
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        // Jobs run outside the lock, so a poisoned one is still whole.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn runs_refuses_beyond_its_queue_and_survives_a_panic() {
+        let pool = BlockingPool::new(BlockingSpec { threads_max: 1, queue_max: 2 });
+        let (go, wait) = mpsc::channel::<()>();
+        let (done, results) = mpsc::channel();
+        let report = done.clone();
+        pool.run(Box::new(move || {
+            wait.recv().unwrap();
+            report.send(1).unwrap();
+        }))
+        .unwrap();
+        // The one thread takes the first job at its leisure; fill the queue behind it.
+        while !pool.lock().jobs.is_empty() {
+            std::thread::yield_now();
+        }
+        pool.run(Box::new(|| panic!("a job's panic stays in the pool"))).unwrap();
+        pool.run(Box::new(move || done.send(2).unwrap())).unwrap();
+        assert_eq!(pool.run(Box::new(|| ())), Err(Busy));
+        go.send(()).unwrap();
+        assert_eq!((results.recv(), results.recv()), (Ok(1), Ok(2)));
+        assert_eq!(pool.lock().threads, 1);
+    }
+}

@@ -1,0 +1,139 @@
+//! A worker's pool of blocks: what sockets and files are read into.
+//!
+//! Blocks that come home on their own worker's thread go to a thread-local list, without a lock; those that a foreign
+//! thread let go of last come back through a queue that the worker empties when its list is empty.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use causeway_message::{Block, BlockMut, Home};
+
+/// A block's octets: the largest default head fits whole (32 KiB).
+pub(crate) const BLOCK_OCTETS_MIN: usize = 32 * 1024;
+/// Blocks that a worker keeps for later, 8 MiB in all: more are in use only while many bodies are under way.
+const KEPT_MAX: usize = 256;
+
+thread_local! {
+    static OWNER: Cell<u32> = const { Cell::new(u32::MAX) };
+    static FREE: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
+}
+
+struct Pool {
+    owner: u32,
+    returned: Mutex<Vec<Block>>,
+    any_returned: AtomicBool,
+}
+
+impl Home for Pool {
+    fn take_back(&self, block: Block) {
+        if OWNER.get() == self.owner {
+            FREE.with_borrow_mut(|free| {
+                if free.len() < KEPT_MAX {
+                    free.push(block);
+                }
+            });
+        } else {
+            self.returned.lock().unwrap_or_else(PoisonError::into_inner).push(block);
+            self.any_returned.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// The worker's side of the pool; stays on the worker's thread.
+pub(crate) struct Blocks {
+    pool: Arc<Pool>,
+    octets: usize,
+    /// The fewest free blocks since the last [`shrink`](Self::shrink): what nobody needed.
+    unused: Cell<usize>,
+}
+
+impl Blocks {
+    /// The pool of the calling thread, which is worker `owner` from now on.
+    pub(crate) fn new(owner: u32, octets: usize) -> Self {
+        OWNER.set(owner);
+        let pool = Pool { owner, returned: Mutex::default(), any_returned: AtomicBool::new(false) };
+        Self { pool: Arc::new(pool), octets, unused: Cell::new(0) }
+    }
+
+    /// A block to write to.
+    pub(crate) fn take(&self) -> BlockMut {
+        loop {
+            let block =
+                FREE.with_borrow_mut(Vec::pop).or_else(|| self.fetch_returned()).unwrap_or_else(|| self.fresh());
+            self.unused.set(self.unused.get().min(FREE.with_borrow(Vec::len)));
+            match block.into_mut() {
+                Ok(block) => return block,
+                // A foreign thread is about to leave its drop; this block is good again in a moment, another one now.
+                Err(late) => drop(late),
+            }
+        }
+    }
+
+    fn fetch_returned(&self) -> Option<Block> {
+        if !self.pool.any_returned.swap(false, Ordering::Acquire) {
+            return None;
+        }
+        let mut returned = self.pool.returned.lock().unwrap_or_else(PoisonError::into_inner);
+        FREE.with_borrow_mut(|free| {
+            free.append(&mut returned);
+            free.truncate(KEPT_MAX);
+            free.pop()
+        })
+    }
+
+    fn fresh(&self) -> Block {
+        let home: Weak<Pool> = Arc::downgrade(&self.pool);
+        Block::new(self.octets, home)
+    }
+
+    /// Frees half of what nobody needed since the last call; called every few seconds.
+    pub(crate) fn shrink(&self) {
+        FREE.with_borrow_mut(|free| {
+            let surplus = self.unused.get().min(free.len()).div_ceil(2);
+            free.truncate(free.len() - surplus);
+            self.unused.set(free.len());
+        });
+    }
+
+    /// Blocks at rest.
+    #[cfg(test)]
+    pub(crate) fn free(&self) -> usize {
+        FREE.with_borrow(Vec::len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_come_home_from_their_own_and_from_foreign_threads() {
+        let blocks = Blocks::new(7, 64);
+        let block = blocks.take();
+        let chunk = block.share(0..3);
+        drop(block);
+        assert_eq!(blocks.free(), 0, "the chunk holds it");
+        drop(chunk);
+        assert_eq!(blocks.free(), 1);
+
+        let chunk = blocks.take().freeze(0..3);
+        std::thread::spawn(move || drop(chunk)).join().unwrap();
+        assert_eq!(blocks.free(), 0);
+        drop(blocks.take());
+        assert_eq!(blocks.free(), 1, "fetched from the return queue, none made");
+    }
+
+    #[test]
+    fn what_nobody_needs_is_freed_by_and_by() {
+        let blocks = Blocks::new(8, 64);
+        drop((0..8).map(|_| blocks.take()).collect::<Vec<_>>());
+        assert_eq!(blocks.free(), 8);
+        blocks.shrink();
+        assert_eq!(blocks.free(), 8, "all were in use since the last look");
+        for left in [4, 2, 1, 0, 0] {
+            blocks.shrink();
+            assert_eq!(blocks.free(), left);
+        }
+    }
+}

@@ -1,0 +1,565 @@
+//! The life of a connection: one task, one future, one write a turn.
+//!
+//! ```text
+//!            ┌────────────────────────── a turn ──────────────────────────┐
+//!  woken ──► │ resume woken exchanges ─► octets to events ─► produce ─► write ─► read │ ──► deadline, sleep
+//!            └────────────────────────────────────────────────────────────┘
+//!  Open ──the machine wants to close──► Lingering ──the peer's end, a bound, a deadline──► gone
+//! ```
+//! Written once over [`Machine`] and [`Transport`]. A handler that answers at once never becomes a future: its response is
+//! queued in the same turn that read the request. An idle connection holds no block, no write list and no slot.
+
+use std::future::Future;
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context as Task, Poll};
+use std::time::{Duration, Instant};
+
+use causeway_message::{StatusCode, WriteList};
+use causeway_pipeline::{Arrival, BodyFault, Ending, Frame};
+use causeway_progress::{Stamp, stage};
+
+use crate::accept::ListenerPlan;
+use crate::clock;
+use crate::exchange::{Exchange, Inbound, OUTPUT_OCTETS_MAX, Outbound, Resting};
+use crate::input::Input;
+use crate::machine::{BodyLength, Event, Machine, WaitsFor};
+use crate::recycle::recycle;
+use crate::timers::TimerKey;
+use crate::transport::Transport;
+use crate::worker::Core;
+
+/// Rounds of handling, writing and reading before a connection lets others have their turn.
+const ROUNDS_MAX: usize = 4;
+/// Exchanges that may wait for one write; more pipelined requests are handled after it.
+const EXCHANGES_MAX: usize = 64;
+/// Pieces of output per system call.
+const SLICES_MAX: usize = 32;
+/// What a lingering connection reads and throws away before it closes in the peer's face.
+const LINGER_OCTETS_MAX: usize = 1024 * 1024;
+
+/// A connection under way.
+pub(crate) struct Connection<T: Transport, M: Machine> {
+    core: Rc<Core>,
+    plan: Rc<ListenerPlan>,
+    transport: T,
+    machine: M,
+    peer: SocketAddr,
+    local: SocketAddr,
+    stamp: Stamp,
+    timer: TimerKey,
+    input: Input,
+    output: Option<Box<WriteList>>,
+    exchanges: Vec<Exchange>,
+    owed: Owed,
+    since: Instant,
+    phase: Phase,
+    /// Something was left unread, or was not to be read: the close needs care.
+    unclean: bool,
+    ending: Ending,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// The peer ended its sending side; what was asked for is still answered.
+    HalfClosed,
+    /// The last answer is out; what the peer still sends is thrown away, so that a reset does not take the answer with it.
+    Lingering {
+        octets: usize,
+    },
+}
+
+/// What the peer owes us, and so which limit of time runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owed {
+    Nothing,
+    Request,
+    Head,
+    Body,
+    Room,
+    Close,
+}
+
+impl<T: Transport, M: Machine> Connection<T, M> {
+    pub(crate) fn new(
+        core: Rc<Core>,
+        plan: Rc<ListenerPlan>,
+        transport: T,
+        machine: M,
+        peer: SocketAddr,
+        local: SocketAddr,
+    ) -> Self {
+        let mut stamp = Stamp::default();
+        causeway_progress::accepted(&mut stamp);
+        Self {
+            core,
+            plan,
+            transport,
+            machine,
+            peer,
+            local,
+            stamp,
+            timer: TimerKey::UNFILED,
+            input: Input::default(),
+            output: None,
+            exchanges: Vec::new(),
+            owed: Owed::Nothing,
+            since: clock::now(),
+            phase: Phase::Open,
+            unclean: false,
+            ending: Ending::PeerGone,
+        }
+    }
+
+    fn turn(&mut self, task: &mut Task<'_>) -> ControlFlow<()> {
+        if self.timer == TimerKey::UNFILED {
+            self.timer = self.core.add_timer(task.waker().clone());
+        }
+        if self.core.is_draining() {
+            self.machine.drain();
+        }
+        let mut out = self.output.take().unwrap_or_else(|| self.core.take_output());
+        let mut flow = self.rounds(task, &mut out);
+        if flow.is_continue() {
+            flow = self.watch(task, &mut out);
+        }
+        if out.is_empty() {
+            self.core.put_output(out);
+        } else {
+            self.output = Some(out);
+        }
+        if self.exchanges.is_empty() && self.exchanges.capacity() > 0 {
+            self.core.put_table(std::mem::take(&mut self.exchanges));
+        }
+        flow
+    }
+
+    fn rounds(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
+        self.resume_woken(task, out);
+        for round in 0..ROUNDS_MAX {
+            if let Phase::Lingering { .. } = self.phase {
+                return self.linger(task);
+            }
+            self.handle_input(task, out);
+            self.produce(task, out);
+            self.flush(task, out)?;
+            let more = out.is_empty() && self.exchanges.iter().any(Exchange::could_send);
+            if !more {
+                if self.machine.wants_close() && out.is_empty() && self.exchanges.is_empty() {
+                    self.begin_close(task)?;
+                    continue;
+                }
+                // Whoever holds unused octets back holds the reading back too; but a full turn's worth may be left over.
+                let left = self.may_handle(task, out) && !self.input.is_empty() && self.input.is_fresh();
+                if !left && !self.read(task, out)? {
+                    return ControlFlow::Continue(());
+                }
+            }
+            if round + 1 == ROUNDS_MAX {
+                task.waker().wake_by_ref();
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Exchanges whose wait, source or reader woke them.
+    fn resume_woken(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
+        let Self { exchanges, machine, core, .. } = self;
+        for exchange in exchanges {
+            if exchange.wake.take_ready() {
+                exchange.resume(machine, core, task, out);
+            }
+            exchange.look_at_body(machine, out);
+        }
+    }
+
+    /// Whether the machine may be given octets: not while output waits, nor while a body that nothing else bounds has no
+    /// room. Then whatever makes room wakes this task.
+    fn may_handle(&self, task: &Task<'_>, out: &WriteList) -> bool {
+        out.len() < OUTPUT_OCTETS_MAX && self.exchanges.len() < EXCHANGES_MAX && !self.is_full(task)
+    }
+
+    fn is_full(&self, task: &Task<'_>) -> bool {
+        !M::FLOW_CONTROLLED
+            && self.exchanges.iter().any(|exchange| {
+                exchange.inbound == Inbound::Open
+                    && !exchange.discards()
+                    && !exchange.cx.mailbox().has_room(task.waker())
+            })
+    }
+
+    fn handle_input(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
+        if self.input.is_empty() && self.exchanges.is_empty() {
+            return;
+        }
+        let mut resting = None;
+        while self.may_handle(task, out) {
+            let slot = resting.get_or_insert_with(|| self.core.take_resting());
+            let (used, event) = {
+                let _span = stage::PARSE.enter();
+                self.machine.handle_octets(self.input.octets(), slot.spare.head_mut(), out)
+            };
+            let idle = used == 0 && event.is_none();
+            match event {
+                Some(Event::Head { stream, body, upgrade }) => {
+                    if let Some(slot) = resting.take() {
+                        self.begin(stream, body, upgrade, slot, task, out);
+                    }
+                }
+                Some(event) => self.handle_event(event, &mut resting, task, out),
+                None => {}
+            }
+            self.input.consume(used);
+            if idle {
+                break;
+            }
+        }
+        if let Some(slot) = resting {
+            self.core.put_resting(slot);
+        }
+        self.input.handled();
+    }
+
+    /// Starts an exchange: the head was filled.
+    fn begin(
+        &mut self,
+        stream: causeway_message::StreamId,
+        body: BodyLength,
+        upgrade: bool,
+        slot: Resting,
+        task: &mut Task<'_>,
+        out: &mut WriteList,
+    ) {
+        let arrival = Arrival {
+            peer: self.peer,
+            local: self.local,
+            scheme: self.plan.scheme,
+            server: self.plan.server,
+            at: clock::now(),
+            upgrade,
+        };
+        match slot.spare.prepare(arrival, &self.core.generation()) {
+            Ok(cx) => {
+                let inbound = if body == BodyLength::None { Inbound::Over } else { Inbound::Open };
+                if inbound == Inbound::Over {
+                    cx.mailbox().complete();
+                }
+                if self.exchanges.capacity() == 0 {
+                    self.exchanges = self.core.take_table();
+                }
+                self.exchanges.push(Exchange::new(stream, cx, slot.wake, inbound));
+                if let Some(exchange) = self.exchanges.last_mut() {
+                    exchange.run(&mut self.machine, &self.core, task, out);
+                    exchange.look_at_body(&mut self.machine, out);
+                }
+            }
+            Err((spare, _)) => {
+                self.core.put_resting(Resting { spare, wake: slot.wake });
+                self.unclean = true;
+                self.machine.refuse(stream, StatusCode::BAD_REQUEST, &clock::date(), out);
+            }
+        }
+    }
+
+    fn handle_event(&mut self, event: Event, slot: &mut Option<Resting>, task: &mut Task<'_>, out: &mut WriteList) {
+        let (Event::Data { stream, .. }
+        | Event::Head { stream, .. }
+        | Event::Trailers { stream }
+        | Event::End { stream }
+        | Event::Fault { stream: Some(stream), .. }) = event
+        else {
+            self.unclean = true;
+            return;
+        };
+        let Some(exchange) = self.exchanges.iter_mut().rfind(|exchange| exchange.stream == stream) else {
+            if let Event::Fault { status, .. } = event {
+                self.unclean = true;
+                self.machine.refuse(stream, status, &clock::date(), out);
+            }
+            return;
+        };
+        match event {
+            Event::Data { range, .. } => {
+                let len = range.len() as u64;
+                exchange.received += len;
+                if exchange.discards() {
+                    exchange.discarded += len;
+                    if exchange.discarded > self.plan.discard_octets_max {
+                        exchange.inbound = Inbound::Failed;
+                        self.machine.reset(stream, out);
+                    } else {
+                        self.machine.release(stream, u32::try_from(len).unwrap_or(u32::MAX), out);
+                    }
+                } else {
+                    exchange.cx.mailbox().push(Frame::Chunk(self.input.share(range)));
+                }
+            }
+            Event::Trailers { .. } => {
+                if let Some(slot) = slot {
+                    let fields = std::mem::take(slot.spare.head_mut().fields_mut());
+                    exchange.cx.mailbox().push(Frame::Trailers(Box::new(fields)));
+                }
+            }
+            Event::End { .. } => {
+                exchange.inbound = Inbound::Over;
+                exchange.cx.mailbox().complete();
+            }
+            Event::Fault { .. } => {
+                exchange.inbound = Inbound::Failed;
+                exchange.cx.mailbox().fail(BodyFault::Malformed);
+            }
+            Event::Head { .. } => {}
+        }
+        // A reader that waited for this goes on in this turn, not in the next.
+        if exchange.wake.take_ready() {
+            exchange.resume(&mut self.machine, &self.core, task, out);
+        }
+    }
+
+    fn produce(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
+        let Self { exchanges, machine, core, .. } = self;
+        for exchange in exchanges.iter_mut().filter(|exchange| exchange.could_send()) {
+            if out.len() >= OUTPUT_OCTETS_MAX {
+                return;
+            }
+            exchange.pump(machine, core, task, out);
+        }
+    }
+
+    /// Hands the output to the kernel; once it has taken all, ends the exchanges that are over.
+    fn flush(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
+        while !out.is_empty() {
+            let _span = stage::WRITE.enter();
+            causeway_progress::before_write(&mut self.stamp);
+            let mut slices = [IoSlice::new(b""); SLICES_MAX];
+            let used = out.slices(&mut slices);
+            match self.transport.poll_write(task, &slices[..used]) {
+                Poll::Ready(Ok(written)) if written > 0 => {
+                    out.advance(written);
+                    self.since = clock::now();
+                }
+                Poll::Ready(_) => return ControlFlow::Break(()),
+                Poll::Pending => return ControlFlow::Continue(()),
+            }
+        }
+        self.retire(out);
+        ControlFlow::Continue(())
+    }
+
+    fn retire(&mut self, out: &mut WriteList) {
+        let mut at = 0;
+        while let Some(exchange) = self.exchanges.get(at) {
+            let sent = matches!(exchange.outbound, Outbound::Sent);
+            if !sent || (exchange.inbound == Inbound::Open && exchange.ending == Ending::Complete) {
+                at += 1;
+                continue;
+            }
+            let exchange = self.exchanges.remove(at);
+            self.unclean |= exchange.inbound != Inbound::Over;
+            self.input.refresh();
+            if exchange.ending == Ending::BodyFailed {
+                self.transport.reset_on_close();
+            }
+            if exchange.inbound == Inbound::Failed {
+                self.machine.reset(exchange.stream, out);
+            }
+            recycle(&self.core, exchange);
+        }
+    }
+
+    /// Takes octets from the kernel; whether there were any.
+    fn read(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<(), bool> {
+        if self.phase != Phase::Open || self.is_full(task) || !self.input.make_room(&self.core.blocks) {
+            return ControlFlow::Continue(false);
+        }
+        let read = {
+            let _span = stage::READ.enter();
+            self.transport.poll_read(task, self.input.room())
+        };
+        match read {
+            Poll::Ready(Ok(0)) => {
+                self.input.rest();
+                self.phase = Phase::HalfClosed;
+                self.peer_ended(task, out)?;
+                ControlFlow::Continue(true)
+            }
+            Poll::Ready(Ok(len)) => {
+                causeway_progress::arrived(&mut self.stamp);
+                self.input.filled(len);
+                if self.owed != Owed::Head {
+                    self.since = clock::now();
+                }
+                ControlFlow::Continue(true)
+            }
+            Poll::Ready(Err(_)) => ControlFlow::Break(()),
+            Poll::Pending => {
+                self.input.rest();
+                ControlFlow::Continue(false)
+            }
+        }
+    }
+
+    /// The peer sends no more. Handlers that wait are dropped; answers under way are still sent.
+    fn peer_ended(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
+        if let Some(event) = self.machine.handle_eof() {
+            self.handle_event(event, &mut None, task, out);
+        }
+        for exchange in &mut self.exchanges {
+            if exchange.inbound == Inbound::Open {
+                exchange.inbound = Inbound::Failed;
+                exchange.cx.mailbox().fail(BodyFault::PeerGone);
+            }
+        }
+        if self.exchanges.iter().any(Exchange::is_waiting) {
+            return ControlFlow::Break(());
+        }
+        self.machine.drain();
+        ControlFlow::Continue(())
+    }
+
+    /// The last answer is out. Closing while unread octets are in the kernel would send a reset, which may overtake the
+    /// answer (RFC 9112 §9.6): so first only our side ends.
+    fn begin_close(&mut self, task: &mut Task<'_>) -> ControlFlow<()> {
+        self.ending = Ending::Complete;
+        if self.phase == Phase::HalfClosed || !self.unclean && self.input.is_empty() {
+            return ControlFlow::Break(());
+        }
+        if let Poll::Ready(Err(_)) = self.transport.poll_shutdown(task) {
+            return ControlFlow::Break(());
+        }
+        self.input.forget();
+        self.phase = Phase::Lingering { octets: 0 };
+        self.since = clock::now();
+        ControlFlow::Continue(())
+    }
+
+    fn linger(&mut self, task: &mut Task<'_>) -> ControlFlow<()> {
+        let Phase::Lingering { octets } = &mut self.phase else { return ControlFlow::Continue(()) };
+        while *octets < LINGER_OCTETS_MAX {
+            if !self.input.make_room(&self.core.blocks) {
+                break;
+            }
+            match self.transport.poll_read(task, self.input.room()) {
+                Poll::Ready(Ok(len)) if len > 0 => *octets += len,
+                Poll::Ready(_) => break,
+                Poll::Pending => {
+                    self.input.rest();
+                    return ControlFlow::Continue(());
+                }
+            }
+        }
+        ControlFlow::Break(())
+    }
+
+    /// Sets the deadline for what the peer owes now, or finds that it has passed.
+    fn watch(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
+        let owed = self.owed(task, out);
+        if owed != self.owed {
+            self.owed = owed;
+            self.since = clock::now();
+        }
+        let Some(limit) = self.limit(owed) else {
+            self.core.wheel.borrow_mut().set(self.timer, None);
+            return ControlFlow::Continue(());
+        };
+        if clock::now() < self.since + limit {
+            self.core.wheel.borrow_mut().set(self.timer, Some(self.since + limit));
+            return ControlFlow::Continue(());
+        }
+        self.time_out(owed, task, out)
+    }
+
+    fn owed(&self, task: &Task<'_>, out: &WriteList) -> Owed {
+        if let Phase::Lingering { .. } = self.phase {
+            return Owed::Close;
+        }
+        if !out.is_empty() {
+            return Owed::Room;
+        }
+        match self.machine.waits_for() {
+            WaitsFor::KeepAlive if self.exchanges.is_empty() => Owed::Request,
+            WaitsFor::Head => Owed::Head,
+            // A body that the driver itself holds back is not the peer's debt.
+            WaitsFor::Body if !self.is_full(task) => Owed::Body,
+            _ => Owed::Nothing,
+        }
+    }
+
+    fn limit(&self, owed: Owed) -> Option<Duration> {
+        let timeouts = &self.plan.timeouts;
+        match owed {
+            Owed::Nothing => None,
+            Owed::Request => Some(timeouts.keep_alive),
+            Owed::Head => Some(timeouts.head),
+            Owed::Body => Some(timeouts.body_idle),
+            Owed::Room => Some(timeouts.write_idle),
+            Owed::Close => Some(timeouts.linger),
+        }
+    }
+
+    fn time_out(&mut self, owed: Owed, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
+        self.ending = Ending::TimedOut;
+        match owed {
+            Owed::Nothing | Owed::Request | Owed::Close => ControlFlow::Break(()),
+            Owed::Room => {
+                self.transport.reset_on_close();
+                ControlFlow::Break(())
+            }
+            Owed::Head => {
+                // RFC 9110 §15.5.9.
+                if let Some(event) = self.machine.handle_timeout() {
+                    self.handle_event(event, &mut None, task, out);
+                }
+                self.rounds(task, out)?;
+                self.watch(task, out)
+            }
+            Owed::Body => {
+                // A reader learns it and may answer; nobody else waits for the rest.
+                let mut told = false;
+                for exchange in self.exchanges.iter_mut().filter(|exchange| exchange.inbound == Inbound::Open) {
+                    exchange.inbound = Inbound::Failed;
+                    exchange.cx.mailbox().fail(BodyFault::TimedOut);
+                    told |= matches!(exchange.outbound, Outbound::Running);
+                }
+                if !told {
+                    return ControlFlow::Break(());
+                }
+                self.since = clock::now();
+                self.rounds(task, out)?;
+                self.watch(task, out)
+            }
+        }
+    }
+}
+
+impl<T: Transport, M: Machine> Future for Connection<T, M> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<()> {
+        clock::polled();
+        match self.turn(task) {
+            ControlFlow::Continue(()) => Poll::Pending,
+            ControlFlow::Break(()) => Poll::Ready(()),
+        }
+    }
+}
+
+impl<T: Transport, M: Machine> Drop for Connection<T, M> {
+    fn drop(&mut self) {
+        for mut exchange in self.exchanges.drain(..) {
+            if exchange.ending == Ending::Complete {
+                exchange.ending = if self.ending == Ending::Complete { Ending::PeerGone } else { self.ending };
+            }
+            exchange.cx.mailbox().fail(BodyFault::PeerGone);
+            recycle(&self.core, exchange);
+        }
+        if self.timer != TimerKey::UNFILED {
+            self.core.wheel.borrow_mut().remove(self.timer);
+        }
+        self.core.connection_ended();
+    }
+}

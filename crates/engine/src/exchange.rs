@@ -1,0 +1,294 @@
+//! One exchange on a connection: its context, the two halves of its life, and the waker that makes it ready.
+//!
+//! ```text
+//! inbound:   Open ──End──► Over            Open ──fault, time──► Failed
+//! outbound:  Running ──answer──► Sending ──last octet queued──► Sent
+//!               └───────────small answer──────────────────────────┘
+//! ```
+//! When both halves are over and the output was taken by the kernel, `recycle` ends it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context as Task, Wake, Waker};
+
+use atomic_waker::AtomicWaker;
+use causeway_message::{Method, StatusCode, StreamId, WriteList};
+use causeway_pipeline::route;
+use causeway_pipeline::{Body, Context, Ending, Generation, Response, Spare, Verdict, Worker};
+
+use crate::clock;
+use crate::content::{Content, Pull};
+use crate::machine::{Framing, Machine};
+use crate::worker::{Core, count_panic};
+
+/// Octets that one stream may add to the output in a turn.
+const STREAM_OCTETS_MAX: usize = 64 * 1024;
+/// Octets that a connection's output may hold before nothing more is produced for it.
+pub(crate) const OUTPUT_OCTETS_MAX: usize = 256 * 1024;
+
+/// A slot at rest: an exchange's storage and its waker, allocated once and used by one exchange after another.
+pub(crate) struct Resting {
+    pub(crate) spare: Spare,
+    pub(crate) wake: SlotWake,
+}
+
+impl Resting {
+    pub(crate) fn new(worker: Rc<dyn Worker>, vacant: Rc<Generation>) -> Self {
+        let flag = Arc::new(SlotFlag::default());
+        let waker = Waker::from(Arc::clone(&flag));
+        Self { spare: Spare::new(worker, vacant), wake: SlotWake { flag, waker } }
+    }
+}
+
+/// What a wake of the exchange's waits and bodies does: marks the slot, wakes the connection's task.
+pub(crate) struct SlotWake {
+    flag: Arc<SlotFlag>,
+    waker: Waker,
+}
+
+#[derive(Default)]
+struct SlotFlag {
+    ready: AtomicBool,
+    task: AtomicWaker,
+}
+
+impl Wake for SlotFlag {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.ready.store(true, Ordering::Release);
+        self.task.wake();
+    }
+}
+
+impl SlotWake {
+    /// From now on wakes go to this task.
+    fn follow(&self, task: &Waker) {
+        self.flag.task.register(task);
+    }
+
+    /// Whether the slot was woken since this was last asked. A late wake of a former user of the slot costs one poll.
+    pub(crate) fn take_ready(&self) -> bool {
+        self.flag.ready.load(Ordering::Relaxed) && self.flag.ready.swap(false, Ordering::Acquire)
+    }
+}
+
+/// The request's half.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Inbound {
+    /// More is to come.
+    Open,
+    /// It is complete.
+    Over,
+    /// It ended before its end.
+    Failed,
+}
+
+/// The response's half.
+pub(crate) enum Outbound {
+    /// Handlers have not answered yet.
+    Running,
+    /// The head is out, content is being produced.
+    Sending(Content),
+    /// Nothing more is to be queued.
+    Sent,
+}
+
+/// One exchange under way.
+pub(crate) struct Exchange {
+    pub(crate) stream: StreamId,
+    pub(crate) cx: Context,
+    pub(crate) wake: SlotWake,
+    pub(crate) inbound: Inbound,
+    pub(crate) outbound: Outbound,
+    pub(crate) ending: Ending,
+    pub(crate) status: Option<StatusCode>,
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+    /// Octets of the request body that nobody wanted.
+    pub(crate) discarded: u64,
+}
+
+impl Exchange {
+    pub(crate) fn new(stream: StreamId, cx: Context, wake: SlotWake, inbound: Inbound) -> Self {
+        Self {
+            stream,
+            cx,
+            wake,
+            inbound,
+            outbound: Outbound::Running,
+            ending: Ending::Complete,
+            status: None,
+            received: 0,
+            sent: 0,
+            discarded: 0,
+        }
+    }
+
+    /// Runs the handlers from the start.
+    pub(crate) fn run<M: Machine>(&mut self, machine: &mut M, core: &Core, task: &mut Task<'_>, out: &mut WriteList) {
+        let verdict = self.guarded(core, route::run);
+        self.settle(verdict, machine, out);
+        if self.is_waiting() {
+            self.wake.follow(task.waker());
+            self.resume(machine, core, task, out);
+        }
+    }
+
+    /// Goes on with whatever was woken: the wait, or the source of the content.
+    pub(crate) fn resume<M: Machine>(
+        &mut self,
+        machine: &mut M,
+        core: &Core,
+        task: &mut Task<'_>,
+        out: &mut WriteList,
+    ) {
+        if self.is_waiting() {
+            let waker = self.wake.waker.clone();
+            let verdict = self.guarded(core, |cx| route::poll(cx, &mut Task::from_waker(&waker)));
+            self.settle(verdict, machine, out);
+        }
+        self.pump(machine, core, task, out);
+        self.look_at_body(machine, out);
+    }
+
+    /// Queues content while the stream and the connection take it.
+    pub(crate) fn pump<M: Machine>(&mut self, machine: &mut M, core: &Core, task: &mut Task<'_>, out: &mut WriteList) {
+        let Outbound::Sending(content) = &mut self.outbound else { return };
+        self.wake.follow(task.waker());
+        let start = self.sent;
+        while machine.writable(self.stream)
+            && out.len() < OUTPUT_OCTETS_MAX
+            && self.sent - start < STREAM_OCTETS_MAX as u64
+        {
+            match content.pull(core, &mut Task::from_waker(&self.wake.waker)) {
+                Pull::Chunk(chunk) => {
+                    self.sent += chunk.len() as u64;
+                    machine.send(self.stream, chunk, out);
+                }
+                Pull::Trailers(fields) => machine.send_trailers(self.stream, &fields, out),
+                Pull::Pending => return,
+                Pull::End => {
+                    machine.finish(self.stream, out);
+                    self.outbound = Outbound::Sent;
+                    return;
+                }
+                Pull::Failed => {
+                    machine.reset(self.stream, out);
+                    self.ending = Ending::BodyFailed;
+                    self.outbound = Outbound::Sent;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Whether there is content that only waits for room in the output.
+    pub(crate) fn could_send(&self) -> bool {
+        matches!(&self.outbound, Outbound::Sending(content) if !content.is_pending())
+    }
+
+    /// Whether a handler waits.
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(self.outbound, Outbound::Running) && self.cx.is_waiting()
+    }
+
+    /// Whether what is left of the request body is wanted by nobody.
+    pub(crate) fn discards(&self) -> bool {
+        matches!(self.outbound, Outbound::Sent) && self.cx.mailbox().is_abandoned()
+    }
+
+    /// Tells the peer what the reader of the body did: it began, it took octets.
+    pub(crate) fn look_at_body<M: Machine>(&self, machine: &mut M, out: &mut WriteList) {
+        if self.inbound == Inbound::Open {
+            let mailbox = self.cx.mailbox();
+            if mailbox.wanted() {
+                machine.send_continue(self.stream, out);
+            }
+            let taken = mailbox.taken();
+            if taken > 0 {
+                machine.release(self.stream, taken, out);
+            }
+        }
+    }
+
+    /// Runs handlers; a panic ends the connection, not the worker.
+    fn guarded(&mut self, core: &Core, work: impl FnOnce(&mut Context) -> Verdict) -> Option<Verdict> {
+        let _span = causeway_progress::stage::ROUTE.enter();
+        let cx = &mut self.cx;
+        // A context that unwound is dropped, never used again, so it may be left in any state.
+        let verdict = catch_unwind(AssertUnwindSafe(|| work(cx))).ok();
+        if verdict.is_none() {
+            count_panic(&core.load);
+            self.ending = Ending::Panicked;
+        }
+        verdict
+    }
+
+    fn settle<M: Machine>(&mut self, verdict: Option<Verdict>, machine: &mut M, out: &mut WriteList) {
+        for (status, fields) in self.cx.take_informs() {
+            machine.send_informational(self.stream, status, &fields, out);
+        }
+        match verdict {
+            Some(Verdict::Respond(response)) => self.respond(response, machine, out),
+            Some(Verdict::Waiting) => {}
+            Some(Verdict::Abort) => {
+                self.ending = Ending::Aborted;
+                machine.reset(self.stream, out);
+                self.outbound = Outbound::Sent;
+            }
+            None => {
+                tracing::error!(peer = %self.cx.arrival().peer, "a handler panicked; its connection ends");
+                self.status = Some(StatusCode::INTERNAL_SERVER_ERROR);
+                machine.refuse(self.stream, StatusCode::INTERNAL_SERVER_ERROR, &clock::date(), out);
+                self.outbound = Outbound::Sent;
+            }
+        }
+    }
+
+    fn respond<M: Machine>(&mut self, response: Response, machine: &mut M, out: &mut WriteList) {
+        let _span = causeway_progress::stage::ENCODE.enter();
+        let Response { status, body } = response;
+        self.status = Some(status);
+        self.cx.response_mut().set_status(status);
+        let framing = match &body {
+            Body::Tunnel(_) => Framing::Tunnel,
+            body => match body.len() {
+                Some(0) => Framing::Empty,
+                Some(len) => Framing::Sized(len),
+                None => Framing::Stream,
+            },
+        };
+        machine.send_head(self.stream, self.cx.response(), framing, &clock::date(), out);
+        let silent = self.cx.original().method() == Method::Head || status.forbids_content();
+        match body {
+            Body::Chunk(chunk) if !silent => {
+                self.sent = chunk.len() as u64;
+                machine.send(self.stream, chunk, out);
+            }
+            Body::Tunnel(stream) => {
+                self.outbound = Outbound::Sending(Content::stream(stream));
+                return;
+            }
+            Body::Stream(stream) if !silent => {
+                self.outbound = Outbound::Sending(Content::stream(stream));
+                return;
+            }
+            Body::Parts(parts) if !silent => {
+                self.outbound = Outbound::Sending(Content::parts(parts));
+                return;
+            }
+            Body::File(slice) if !silent => {
+                self.outbound = Outbound::Sending(Content::file(slice));
+                return;
+            }
+            _ => {}
+        }
+        machine.finish(self.stream, out);
+        self.outbound = Outbound::Sent;
+    }
+}

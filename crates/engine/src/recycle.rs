@@ -1,0 +1,24 @@
+//! The one place where an exchange ends: its handlers and the access log are told, its storage goes back to the pool.
+
+use causeway_pipeline::{Ending, Outcome, route};
+
+use crate::clock;
+use crate::exchange::{Exchange, Resting};
+use crate::worker::Core;
+
+/// Ends an exchange whose response is on the wire, or whose peer is gone.
+pub(crate) fn recycle(core: &Core, exchange: Exchange) {
+    let Exchange { cx, wake, ending, status, received, sent, .. } = exchange;
+    if ending == Ending::Panicked {
+        // What unwound may be in any state: its storage is dropped with it.
+        return;
+    }
+    let took = clock::now().saturating_duration_since(cx.arrival().at);
+    let outcome = Outcome { status, sent, received, took, ending };
+    route::end(&cx, &outcome);
+    causeway_progress::answered();
+    if cx.generation().plan().access_log(cx.arrival().server) {
+        core.access.record(&cx, &outcome);
+    }
+    core.put_resting(Resting { spare: cx.recycle(), wake });
+}

@@ -1,0 +1,132 @@
+use super::*;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Wake;
+
+#[derive(Default)]
+struct Count(AtomicU32);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Count {
+    fn new() -> (Arc<Self>, Waker) {
+        let count = Arc::new(Self::default());
+        (Arc::clone(&count), Waker::from(count))
+    }
+    fn wakes(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+#[test]
+fn a_deadline_wakes_once_and_not_early() {
+    let start = Instant::now();
+    let mut wheel = Wheel::new(start);
+    let (count, waker) = Count::new();
+    let key = wheel.add(waker);
+    wheel.set(key, Some(start + ms(250)));
+    wheel.advance(start + ms(250));
+    assert_eq!(count.wakes(), 0, "rounded up to the tick at 300 ms");
+    wheel.advance(start + ms(300));
+    assert_eq!(count.wakes(), 1);
+    wheel.advance(start + ms(5000));
+    assert_eq!(count.wakes(), 1);
+}
+
+#[test]
+fn a_deadline_moves_later_earlier_and_away() {
+    let start = Instant::now();
+    let mut wheel = Wheel::new(start);
+    let (count, waker) = Count::new();
+    let key = wheel.add(waker);
+    wheel.set(key, Some(start + ms(1000)));
+    wheel.set(key, Some(start + ms(3000)));
+    wheel.advance(start + ms(2900));
+    assert_eq!(count.wakes(), 0, "moved later");
+    wheel.set(key, Some(start + ms(500_000)));
+    wheel.set(key, Some(start + ms(4000)));
+    wheel.advance(start + ms(4000));
+    assert_eq!(count.wakes(), 1, "moved earlier");
+    wheel.set(key, Some(start + ms(6000)));
+    wheel.set(key, None);
+    wheel.advance(start + ms(600_000));
+    assert_eq!(count.wakes(), 1, "taken away");
+}
+
+#[test]
+fn a_deadline_beyond_the_wheel_is_kept() {
+    let start = Instant::now();
+    let mut wheel = Wheel::new(start);
+    let (count, waker) = Count::new();
+    let key = wheel.add(waker);
+    wheel.set(key, Some(start + ms(300_000)));
+    for at in (0..300_000).step_by(5_000) {
+        wheel.advance(start + ms(at));
+    }
+    assert_eq!(count.wakes(), 0);
+    wheel.advance(start + ms(300_000));
+    assert_eq!(count.wakes(), 1);
+}
+
+#[test]
+fn a_key_used_again_is_not_woken_for_its_predecessor() {
+    let start = Instant::now();
+    let mut wheel = Wheel::new(start);
+    let (_, waker) = Count::new();
+    let first = wheel.add(waker);
+    wheel.set(first, Some(start + ms(500)));
+    wheel.remove(first);
+    let (count, waker) = Count::new();
+    let second = wheel.add(waker);
+    assert_eq!(second, first);
+    wheel.set(second, Some(start + ms(900)));
+    wheel.advance(start + ms(800));
+    assert_eq!(count.wakes(), 0);
+    wheel.advance(start + ms(900));
+    assert_eq!(count.wakes(), 1);
+}
+
+#[test]
+fn an_idle_wheel_asks_for_no_tick() {
+    let start = Instant::now();
+    let mut wheel = Wheel::new(start);
+    assert_eq!(wheel.next(), None);
+    let key = wheel.add(Waker::noop().clone());
+    assert!(wheel.next().is_some());
+    wheel.remove(key);
+    assert_eq!(wheel.next(), None);
+    wheel.advance(start + ms(90_000));
+    let (count, waker) = Count::new();
+    let key = wheel.add(waker);
+    wheel.set(key, Some(start + ms(90_500)));
+    wheel.advance(start + ms(90_500));
+    assert_eq!(count.wakes(), 1);
+}
+
+#[test]
+fn sleepers_wake_in_order_and_a_dropped_one_does_not() {
+    let start = Instant::now();
+    let mut sleepers = Sleepers::default();
+    let (late, waker) = Count::new();
+    sleepers.add(start + ms(20), waker);
+    let (soon, waker) = Count::new();
+    sleepers.add(start + ms(10), waker);
+    let (dropped, waker) = Count::new();
+    let id = sleepers.add(start + ms(5), waker);
+    sleepers.cancel(id);
+    sleepers.cancel(id);
+    sleepers.advance(start + ms(10));
+    assert_eq!((late.wakes(), soon.wakes(), dropped.wakes()), (0, 1, 0));
+    assert_eq!(sleepers.next(), Some(start + ms(20)));
+    sleepers.advance(start + ms(20));
+    assert_eq!((late.wakes(), sleepers.next()), (1, None));
+}

@@ -1,0 +1,296 @@
+//! A worker: one thread, one runtime, and everything that its connections share.
+//!
+//! Nothing here is shared with another worker on the way of a request. The pools hold storage of what is not under way;
+//! each is bounded, and shrinks when the worker has been idle.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context as Task, Poll, Waker};
+use std::time::{Duration, Instant, SystemTime};
+
+use causeway_message::{BlockMut, WriteList};
+use causeway_pipeline::{Busy, Generation, Worker};
+
+use crate::access::AccessSink;
+use crate::blocking::BlockingPool;
+use crate::blocks::Blocks;
+use crate::clock;
+use crate::exchange::{Exchange, Resting};
+use crate::timers::{Sleepers, Wheel};
+
+/// Slots kept for later exchanges, a few KiB each once used.
+const RESTING_MAX: usize = 1024;
+/// Write lists and exchange tables kept for later connections with work.
+const OUTPUTS_MAX: usize = 256;
+/// Of these, how many outlast the next look at the pools.
+const OUTPUTS_IDLE: usize = 16;
+/// Staging octets that a kept write list may hold.
+const OUTPUT_OCTETS_KEPT: usize = 64 * 1024;
+/// How often pools give back what nobody needed.
+const SHRINK_EVERY: Duration = Duration::from_secs(5);
+
+/// What others may know of a worker.
+#[derive(Default)]
+pub(crate) struct Load {
+    /// Connections that it carries or was handed; read by the others when they accept.
+    pub(crate) connections: AtomicUsize,
+    /// Handlers that panicked on it.
+    pub(crate) panics: AtomicU64,
+}
+
+/// What a worker's tasks share. Lives in an `Rc` on its thread.
+pub(crate) struct Core {
+    pub(crate) blocks: Blocks,
+    pub(crate) wheel: RefCell<Wheel>,
+    pub(crate) access: AccessSink,
+    pub(crate) load: Arc<Load>,
+    blocking: Arc<BlockingPool>,
+    sleepers: RefCell<Sleepers>,
+    timekeeper: RefCell<Waker>,
+    generation: RefCell<Rc<Generation>>,
+    vacant: Rc<Generation>,
+    resting: RefCell<Vec<Resting>>,
+    resting_unused: Cell<usize>,
+    #[expect(clippy::vec_box, reason = "a connection that owes output keeps its list; idle ones keep a null pointer")]
+    outputs: RefCell<Vec<Box<WriteList>>>,
+    tables: RefCell<Vec<Vec<Exchange>>>,
+    draining: Cell<bool>,
+    ended: tokio::sync::Notify,
+    random: Cell<u64>,
+    /// The `Rc` around this, for slots made later.
+    this: std::rc::Weak<Self>,
+}
+
+impl Core {
+    pub(crate) fn new(
+        number: u32,
+        block_octets: usize,
+        blocking: Arc<BlockingPool>,
+        load: Arc<Load>,
+        access: AccessSink,
+    ) -> Rc<Self> {
+        clock::refresh();
+        let vacant = Generation::vacant();
+        let seed = clock::wall().duration_since(SystemTime::UNIX_EPOCH).map_or(1, |since| since.as_nanos() as u64);
+        Rc::new_cyclic(|this| Self {
+            blocks: Blocks::new(number, block_octets),
+            wheel: RefCell::new(Wheel::new(clock::now())),
+            access,
+            load,
+            blocking,
+            sleepers: RefCell::default(),
+            timekeeper: RefCell::new(Waker::noop().clone()),
+            generation: RefCell::new(Rc::clone(&vacant)),
+            vacant,
+            resting: RefCell::default(),
+            resting_unused: Cell::new(0),
+            outputs: RefCell::default(),
+            tables: RefCell::default(),
+            draining: Cell::new(false),
+            ended: tokio::sync::Notify::new(),
+            random: Cell::new(seed ^ u64::from(number).rotate_right(8)),
+            this: this.clone(),
+        })
+    }
+
+    /// The generation that new exchanges start under.
+    pub(crate) fn generation(&self) -> Rc<Generation> {
+        Rc::clone(&self.generation.borrow())
+    }
+
+    /// Puts a new generation in place; exchanges under way keep theirs.
+    pub(crate) fn set_generation(&self, generation: Rc<Generation>) {
+        self.generation.replace(generation);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.get()
+    }
+
+    /// Tells every connection to end gracefully.
+    pub(crate) fn drain(&self) {
+        self.draining.set(true);
+        self.wheel.borrow().wake_all();
+    }
+
+    /// A connection is gone.
+    pub(crate) fn connection_ended(&self) {
+        self.load.connections.fetch_sub(1, Ordering::Relaxed);
+        if self.draining.get() {
+            self.ended.notify_one();
+        }
+    }
+
+    /// Waits until no connection is left.
+    pub(crate) async fn idle(&self) {
+        while self.load.connections.load(Ordering::Relaxed) > 0 {
+            self.ended.notified().await;
+        }
+    }
+
+    /// Storage for an exchange.
+    pub(crate) fn take_resting(&self) -> Resting {
+        let mut resting = self.resting.borrow_mut();
+        let taken = resting.pop();
+        self.resting_unused.set(self.resting_unused.get().min(resting.len()));
+        taken.unwrap_or_else(|| {
+            let worker = self.this.upgrade().expect("the core outlives its tasks");
+            Resting::new(worker, Rc::clone(&self.vacant))
+        })
+    }
+
+    pub(crate) fn put_resting(&self, storage: Resting) {
+        let mut resting = self.resting.borrow_mut();
+        if resting.len() < RESTING_MAX {
+            resting.push(storage);
+        }
+    }
+
+    pub(crate) fn take_output(&self) -> Box<WriteList> {
+        self.outputs.borrow_mut().pop().unwrap_or_default()
+    }
+
+    pub(crate) fn put_output(&self, mut output: Box<WriteList>) {
+        output.clear();
+        output.give_back(OUTPUT_OCTETS_KEPT);
+        put_bounded(&self.outputs, output);
+    }
+
+    pub(crate) fn take_table(&self) -> Vec<Exchange> {
+        self.tables.borrow_mut().pop().unwrap_or_default()
+    }
+
+    pub(crate) fn put_table(&self, table: Vec<Exchange>) {
+        debug_assert!(table.is_empty());
+        if table.capacity() > 0 {
+            put_bounded(&self.tables, table);
+        }
+    }
+
+    fn shrink(&self) {
+        self.blocks.shrink();
+        let mut resting = self.resting.borrow_mut();
+        let surplus = self.resting_unused.get().min(resting.len()).div_ceil(2);
+        let left = resting.len() - surplus;
+        resting.truncate(left);
+        self.resting_unused.set(left);
+        // These are in use within a turn only, or while a peer is slow: a few are enough.
+        self.outputs.borrow_mut().truncate(OUTPUTS_IDLE);
+        self.tables.borrow_mut().truncate(OUTPUTS_IDLE);
+    }
+
+    /// The task that fires deadlines and sleeps; one per worker, for its life.
+    pub(crate) async fn keep_time(self: Rc<Self>) {
+        let mut alarm = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
+        let mut shrink_at = clock::now() + SHRINK_EVERY;
+        poll_fn(|task| {
+            self.timekeeper.borrow_mut().clone_from(task.waker());
+            loop {
+                let now = clock::now();
+                self.sleepers.borrow_mut().advance(now);
+                self.wheel.borrow_mut().advance(now);
+                if now >= shrink_at {
+                    self.shrink();
+                    shrink_at = now + SHRINK_EVERY;
+                }
+                let sleep = self.sleepers.borrow().next();
+                let tick = self.wheel.borrow().next();
+                // Without connections or sleeps nothing ticks: a connection's first deadline wakes this task.
+                let Some(next) = [sleep, tick].into_iter().flatten().min() else { return Poll::<()>::Pending };
+                // The runtime's own clock may be ahead of the worker's: then the time has come already.
+                alarm.as_mut().reset(next.into());
+                if alarm.as_mut().poll(task).is_pending() {
+                    return Poll::Pending;
+                }
+                clock::refresh();
+            }
+        })
+        .await;
+    }
+
+    /// Adds a connection to the wheel.
+    pub(crate) fn add_timer(&self, waker: Waker) -> crate::timers::TimerKey {
+        let mut wheel = self.wheel.borrow_mut();
+        let was_idle = wheel.next().is_none();
+        if was_idle {
+            wheel.advance(clock::now());
+        }
+        let key = wheel.add(waker);
+        if was_idle {
+            self.timekeeper.borrow().wake_by_ref();
+        }
+        key
+    }
+}
+
+fn put_bounded<T>(pool: &RefCell<Vec<T>>, item: T) {
+    let mut pool = pool.borrow_mut();
+    if pool.len() < OUTPUTS_MAX {
+        pool.push(item);
+    }
+}
+
+impl Worker for Core {
+    fn now(&self) -> Instant {
+        clock::now()
+    }
+
+    fn wall(&self) -> SystemTime {
+        clock::wall()
+    }
+
+    fn poll_sleep(&self, deadline: Instant, key: &mut Option<u64>, task: &mut Task<'_>) -> Poll<()> {
+        let mut sleepers = self.sleepers.borrow_mut();
+        if clock::now() >= deadline {
+            if let Some(id) = key.take() {
+                sleepers.cancel(id);
+            }
+            return Poll::Ready(());
+        }
+        match key {
+            Some(id) => sleepers.renew(*id, task.waker()),
+            None => {
+                let sooner = sleepers.next().is_none_or(|next| deadline < next);
+                *key = Some(sleepers.add(deadline, task.waker().clone()));
+                if sooner {
+                    self.timekeeper.borrow().wake_by_ref();
+                }
+            }
+        }
+        Poll::Pending
+    }
+
+    fn cancel_sleep(&self, key: u64) {
+        self.sleepers.borrow_mut().cancel(key);
+    }
+
+    fn block(&self, job: Box<dyn FnOnce() + Send>) -> Result<(), Busy> {
+        self.blocking.run(job)
+    }
+
+    fn spawn(&self, job: Pin<Box<dyn Future<Output = ()>>>) {
+        tokio::task::spawn_local(job);
+    }
+
+    fn take_block(&self) -> BlockMut {
+        self.blocks.take()
+    }
+
+    fn random(&self) -> u64 {
+        // SplitMix64 (Steele, Lea, Flood 2014): any seed will do, and it is not for secrets.
+        let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.random.set(state);
+        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+}
+
+/// One more panic of a handler on this worker.
+pub(crate) fn count_panic(load: &Load) {
+    load.panics.fetch_add(1, Ordering::Relaxed);
+}
