@@ -63,6 +63,11 @@ impl Content {
         self.pending
     }
 
+    /// The source may have more: it woke its exchange.
+    pub(crate) fn woken(&mut self) {
+        self.pending = false;
+    }
+
     /// The next piece, one block at most.
     pub(crate) fn pull(&mut self, core: &Core, task: &mut Task<'_>) -> Pull {
         let pull = self.source.pull(core, task);

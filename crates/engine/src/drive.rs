@@ -151,7 +151,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             if !more {
                 if self.machine.wants_close() && out.is_empty() && self.exchanges.is_empty() {
                     self.begin_close(task)?;
-                    continue;
+                    return self.linger(task);
                 }
                 // Whoever holds unused octets back holds the reading back too; but a full turn's worth may be left over.
                 let left = self.may_handle(task, out) && !self.input.is_empty() && self.input.is_fresh();

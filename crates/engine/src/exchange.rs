@@ -152,6 +152,10 @@ impl Exchange {
             let verdict = self.guarded(core, |cx| route::poll(cx, &mut Task::from_waker(&waker)));
             self.settle(verdict, machine, out);
         }
+        if let Outbound::Sending(content) = &mut self.outbound {
+            // Whether or not there is room for it now: `could_send` has to know.
+            content.woken();
+        }
         self.pump(machine, core, task, out);
         self.look_at_body(machine, out);
     }
@@ -252,7 +256,13 @@ impl Exchange {
 
     fn respond<M: Machine>(&mut self, response: Response, machine: &mut M, out: &mut WriteList) {
         let _span = causeway_progress::stage::ENCODE.enter();
-        let Response { status, body } = response;
+        let Response { mut status, body } = response;
+        let method = self.cx.original().method();
+        if matches!(body, Body::Tunnel(_)) && method == Method::Connect {
+            // RFC 9110 §9.3.6: a tunnel that CONNECT asked for begins with 2xx, not with 101.
+            status = StatusCode::OK;
+        }
+        let silent = method == Method::Head || status.forbids_content();
         self.status = Some(status);
         self.cx.response_mut().set_status(status);
         let framing = match &body {
@@ -264,7 +274,6 @@ impl Exchange {
             },
         };
         machine.send_head(self.stream, self.cx.response(), framing, &clock::date(), out);
-        let silent = self.cx.original().method() == Method::Head || status.forbids_content();
         match body {
             Body::Chunk(chunk) if !silent => {
                 self.sent = chunk.len() as u64;

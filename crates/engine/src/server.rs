@@ -99,8 +99,10 @@ impl Engine {
         let blocking = BlockingPool::new(spec.blocking);
         let listeners: Arc<[ListenerSpec]> = spec.listeners.into();
         let mut engine = Self { addresses, commands, threads: Vec::new(), loads, alive, access: Some(access) };
+        // The writer of access records ends with the last sink: from here on only workers hold one.
+        let mut specs = Vec::new();
         for (number, (inbox, sockets)) in inboxes.into_iter().zip(sockets).enumerate() {
-            let worker = WorkerSpec {
+            specs.push(WorkerSpec {
                 number,
                 inbox,
                 sockets,
@@ -109,7 +111,11 @@ impl Engine {
                 blocking: Arc::clone(&blocking),
                 sink: sink.clone(),
                 peers: Peers { own: number, loads: Arc::clone(&engine.loads), commands: engine.commands.clone() },
-            };
+            });
+        }
+        drop(sink);
+        for worker in specs {
+            let number = worker.number;
             let alive = alive_sender.clone();
             let (report, ready) = std::sync::mpsc::channel();
             let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
