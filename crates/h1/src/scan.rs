@@ -167,14 +167,14 @@ mod word {
 
     // Octets below `bound` (at most 0x80), the same caveat.
     #[inline]
-    const fn below(word: u64, bound: u8) -> u64 {
-        word.wrapping_sub(ONES * bound as u64) & !word & HIGHS
+    fn below(word: u64, bound: u8) -> u64 {
+        word.wrapping_sub(ONES * u64::from(bound)) & !word & HIGHS
     }
 
     #[inline]
     pub(super) fn not_value(block: u64) -> u64 {
         // A tab is made printable first; the octets behind the first hit then still do not matter.
-        let tabs = exact_zeros(block ^ (ONES * b'\t' as u64));
+        let tabs = exact_zeros(block ^ (ONES * u64::from(b'\t')));
         let block = block | tabs >> 1;
         below(block, 0x20) | zeros(block ^ (ONES * 0x7f))
     }
@@ -186,7 +186,7 @@ mod word {
 
     #[inline]
     pub(super) fn equal(block: u64, wanted: u8) -> u64 {
-        zeros(block ^ (ONES * wanted as u64))
+        zeros(block ^ (ONES * u64::from(wanted)))
     }
 
     // As `zeros`, without the caveat.
