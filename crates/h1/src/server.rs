@@ -383,12 +383,10 @@ impl Server {
             searched = 0;
             input = rest;
         }
-        let whole = if input.is_empty() || input == b"\r" {
-            Parsed::Partial
-        } else if searched > 0
-            && input.len() < self.limits.head_bytes_max as usize
-            && !has_end(input, searched as usize)
-        {
+        let at_limit = input.len() >= self.limits.head_bytes_max as usize;
+        let is_partial =
+            input.is_empty() || input == b"\r" || searched > 0 && !at_limit && !has_end(input, searched as usize);
+        let whole = if is_partial {
             Parsed::Partial
         } else {
             match parse_head(input, &self.limits, head) {

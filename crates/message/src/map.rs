@@ -12,7 +12,7 @@ const _: () = assert!(size_of::<Entry>() <= 16);
 const _: () = assert!(size_of::<FieldMap>() <= 320);
 const _: () = assert!(KnownName::COUNT <= WORDS * 64 && KnownName::COUNT < OTHER as usize);
 
-const WORDS: usize = 3;
+const WORDS: usize = 4;
 const OTHER: u8 = u8::MAX;
 /// A first place from here on is searched for: the table holds one octet a name.
 const FIRST_MAX: u8 = u8::MAX;
@@ -279,7 +279,9 @@ impl FieldMap {
         self.repeated = [0; WORDS];
         for at in 0..self.entries.len() {
             let known = self.entries[at].known;
-            if known != OTHER {
+            if known == OTHER {
+                self.note_other();
+            } else {
                 self.note(known, at);
             }
         }
@@ -294,6 +296,12 @@ impl FieldMap {
         } else {
             self.repeated[word] |= bit;
         }
+    }
+
+    // The last bit says that there are names that are not registered.
+    #[inline]
+    fn note_other(&mut self) {
+        self.present[WORDS - 1] |= 1 << 63;
     }
 
     #[inline]
@@ -325,7 +333,8 @@ impl FieldMap {
     }
 
     fn place_other(&self, name: &[u8]) -> Option<usize> {
-        let found = self.entries.iter().position(|entry| {
+        let any = self.present[WORDS - 1] >> 63 != 0;
+        let found = self.entries[..if any { self.entries.len() } else { 0 }].iter().position(|entry| {
             entry.known == OTHER
                 && usize::from(entry.name_len) == name.len()
                 && self.spelling(entry).eq_ignore_ascii_case(name)
@@ -382,12 +391,13 @@ impl FieldMap {
     pub fn index_other(&mut self, name_at: u32, name_len: u16, value_at: u32, value_len: u32) {
         assert!(self.entries.len() < usize::from(u16::MAX), "a field map of at most 65535 fields");
         self.entries.push(Entry { name_at, value_at, value_len, name_len, known: OTHER, slack: 0 });
+        self.note_other();
     }
 
     /// Copies the octets that the recorded ranges speak of to the start of the arena; of them the first `held` belong to
     /// the head's first line.
     pub fn fill(&mut self, octets: &[u8], held: u32) {
-        debug_assert!(held as usize <= octets.len());
+        assert!(held as usize <= octets.len(), "the line is part of the head");
         self.arena.clear();
         self.arena.extend_from_slice(octets);
         self.held = held;

@@ -57,9 +57,11 @@ impl KnownName {
         };
         let place = PLACES[slot(fold(first, len), fold(last, len), len)];
         let shape = &SHAPES[usize::from(place)];
-        let same = usize::from(shape.len) == len
-            && first | shape.first_mask == shape.first
-            && last | shape.last_mask == shape.last
+        // One branch for the three comparisons: that they differ is rare.
+        let differs = (first | shape.first_mask) ^ shape.first
+            | (last | shape.last_mask) ^ shape.last
+            | (usize::from(shape.len) ^ len) as u64;
+        let same = differs == 0
             && (len <= 16 || rest[8..len - 8].eq_ignore_ascii_case(&LOWER[usize::from(place)].as_bytes()[8..len - 8]));
         if same { Some(Self(place)) } else { None }
     }

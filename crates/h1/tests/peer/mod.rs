@@ -45,10 +45,11 @@ pub fn run<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: Limits, eof: 
             }
         }
     }
-    if eof && !server.wants_close() {
-        if let Some(event) = server.handle_eof() {
-            note(&mut server, event, &[], &head, &mut lines, &mut body, &mut out);
-        }
+    if eof
+        && !server.wants_close()
+        && let Some(event) = server.handle_eof()
+    {
+        note(&mut server, event, &[], &head, &mut lines, &mut body, &mut out);
     }
     lines.push(
         match (server.wants_close(), server.waits_for()) {

@@ -1,0 +1,105 @@
+//! The hot path allocates nothing once its memory has grown.
+#![allow(missing_docs, reason = "a test")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::rc::Rc;
+
+use causeway_h1::{Event, Framing, Limits, Server};
+use causeway_message::{Chunk, FieldValue, Head, ResponseHead, StatusCode, WriteList, names};
+
+thread_local!(static ALLOCATIONS: Cell<u64> = const { Cell::new(0) });
+
+struct Counting;
+
+#[expect(unsafe_code, reason = "a global allocator has no safe interface")]
+// SAFETY: every call goes on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn allocations_during(run: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.get();
+    run();
+    ALLOCATIONS.get() - before
+}
+
+const INPUT: &[u8] = b"GET /a?b HTTP/1.1\r\nHost: a.test\r\nUser-Agent: x\r\nX-Own: y\r\nCookie: a=b\r\n\r\n\
+    POST http://b.test/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n\
+    BREW /pot HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\nConnection: foo, bar\r\n\r\nhello";
+
+struct Conn {
+    server: Server,
+    head: Head,
+    out: WriteList,
+    response: ResponseHead,
+}
+
+impl Conn {
+    fn serve(&mut self, mut input: &[u8]) {
+        loop {
+            let handled = self.server.handle_octets(input, &mut self.head, &mut self.out);
+            input = &input[handled.consumed..];
+            match handled.event {
+                Some(Event::Head { stream, .. }) => self.server.send_continue(stream, &mut self.out),
+                Some(Event::End { stream }) => {
+                    self.response.clear();
+                    self.response.set_status(StatusCode::OK);
+                    self.response.set(names::CONTENT_TYPE, FieldValue::from_static("text/plain"));
+                    self.response.set(names::SERVER, FieldValue::from_static("Causeway"));
+                    let date = b"Sun, 06 Nov 1994 08:49:37 GMT";
+                    self.server.send_head(stream, &self.response, Framing::Stream, date, &mut self.out);
+                    self.server.send(stream, Chunk::from_static(&[b'x'; 5000]), &mut self.out);
+                    self.server.send_octets(stream, b"hello", &mut self.out);
+                    self.server.finish(stream, &mut self.out);
+                    self.out.advance(self.out.len());
+                }
+                Some(Event::Fault { fault, .. }) => panic!("{fault:?}"),
+                Some(_) => {}
+                None if handled.consumed == 0 => return,
+                None => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn an_exchange_allocates_nothing_in_steady_state() {
+    let mut conn = Conn {
+        server: Server::new(Rc::new(Limits::default())),
+        head: Head::new(),
+        out: WriteList::new(),
+        response: ResponseHead::new(StatusCode::OK),
+    };
+    assert!(allocations_during(|| conn.serve(INPUT)) > 0, "the counter counts");
+    conn.serve(INPUT);
+    assert_eq!(allocations_during(|| (0..1000).for_each(|_| conn.serve(INPUT))), 0);
+    assert!(conn.server.is_idle());
+}
+
+#[test]
+fn what_is_new_is_empty() {
+    let limits = Rc::new(Limits::default());
+    let made = allocations_during(|| {
+        std::hint::black_box((Server::new(limits), Head::new(), WriteList::new(), ResponseHead::new(StatusCode::OK)));
+    });
+    assert_eq!(made, 0);
+}

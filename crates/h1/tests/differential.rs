@@ -1,0 +1,154 @@
+//! The head parser beside httparse: on random heads, hostile or not, and on a used head beside a fresh one.
+#![allow(missing_docs, reason = "a test")]
+
+use causeway_h1::{Limits, Parsed, parse_head};
+use causeway_message::Head;
+use proptest::prelude::*;
+
+/// Pieces from which heads are put together: the good, and what attacks are made of.
+const PIECES: &[&str] = &[
+    "GET",
+    "POST",
+    "BREW",
+    " ",
+    "/",
+    "/a?b=c",
+    "*",
+    "http://b.test/",
+    "HTTP/1.1",
+    "HTTP/1.0",
+    "HTTP/1.2",
+    "\r\n",
+    "\r\n\r\n",
+    "\n",
+    "\r",
+    "Host",
+    "host",
+    ":",
+    ": ",
+    "a.test",
+    "X-Own",
+    "Content-Length",
+    "Transfer-Encoding",
+    "chunked",
+    "5",
+    "\t",
+    "\0",
+    "\u{7f}",
+    "ü",
+    "Cookie",
+    "a-rather-long-value-that-fills-more-than-one-block-of-octets",
+    "Connection",
+    "close",
+    ",",
+    ";",
+    "\u{b}",
+    "X",
+];
+
+fn pieces() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        proptest::sample::select(PIECES).prop_map(|p| p.as_bytes().to_vec()),
+        any::<u8>().prop_map(|o| vec![o])
+    ];
+    proptest::collection::vec(piece, 0..40).prop_map(|all| all.concat())
+}
+
+/// A head that is right, then a few octets changed.
+fn mutated() -> impl Strategy<Value = Vec<u8>> {
+    let name =
+        proptest::sample::select(&["Host", "Accept", "X-Own", "cookie", "TE", "x-forwarded-for", "User-Agent"][..]);
+    let field = (name, "[ -~]{0,40}").prop_map(|(name, value)| format!("{name}: {value}\r\n"));
+    let good =
+        proptest::collection::vec(field, 0..12).prop_map(|f| format!("GET /a/b?c HTTP/1.1\r\n{}\r\n", f.concat()));
+    (good, proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 0..3)).prop_map(
+        |(good, changes)| {
+            let mut octets = good.into_bytes();
+            for (at, octet) in changes {
+                let at = at.index(octets.len());
+                octets[at] = octet;
+            }
+            octets
+        },
+    )
+}
+
+#[derive(Debug, PartialEq)]
+struct Seen {
+    len: usize,
+    method: String,
+    target: String,
+    fields: Vec<(String, Vec<u8>)>,
+}
+
+fn ours(input: &[u8], head: &mut Head) -> Option<Seen> {
+    match parse_head(input, &Limits::default(), head) {
+        Ok(Parsed::Whole(len)) => Some(Seen {
+            len,
+            method: head.method().as_str().to_owned(),
+            target: head.target().as_str().to_owned(),
+            fields: head.fields().iter().map(|(n, v)| (n.as_str().to_ascii_lowercase(), v.to_vec())).collect(),
+        }),
+        _ => None,
+    }
+}
+
+fn theirs(input: &[u8]) -> Option<Seen> {
+    let mut fields = [httparse::EMPTY_HEADER; 100];
+    let mut request = httparse::Request::new(&mut fields);
+    let Ok(httparse::Status::Complete(len)) = request.parse(input) else { return None };
+    Some(Seen {
+        len,
+        method: request.method?.to_owned(),
+        target: request.path?.to_owned(),
+        fields: request.headers.iter().map(|h| (h.name.to_ascii_lowercase(), h.value.to_vec())).collect(),
+    })
+}
+
+/// httparse is lenient where we are not (single LF, more target octets); what we take, it takes too, and sees the same.
+#[track_caller]
+fn check(input: &[u8]) {
+    let mut head = Head::new();
+    if let Some(seen) = ours(input, &mut head) {
+        // It reads one minor version only, where RFC 9110 §2.5 has us read any.
+        let line = input.split(|&octet| octet == b'\r').next().unwrap_or_default();
+        if line.ends_with(b"HTTP/1.1") || line.ends_with(b"HTTP/1.0") {
+            assert_eq!(Some(seen), theirs(input), "{:?}", String::from_utf8_lossy(input));
+        }
+    } else if let Some(seen) = theirs(input) {
+        // What only httparse takes, it takes for one of these reasons.
+        let head = &input[..seen.len];
+        let lenient = head.iter().enumerate().any(|(at, &o)| o == b'\n' && (at == 0 || head[at - 1] != b'\r'))
+            || head.starts_with(b"\r\n")
+            || causeway_message::Target::parse(&seen.target).is_err();
+        assert!(lenient, "{:?}", String::from_utf8_lossy(input));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_pieces(input in pieces()) {
+        check(&input);
+    }
+
+    #[test]
+    fn heads_with_changed_octets(input in mutated()) {
+        check(&input);
+    }
+
+    /// A head that held anything is as good as new.
+    #[test]
+    fn a_used_head_is_a_fresh_one(a in prop_oneof![pieces(), mutated()], b in mutated()) {
+        let (mut used, mut fresh) = (Head::new(), Head::new());
+        ours(&a, &mut used);
+        prop_assert_eq!(ours(&b, &mut used), ours(&b, &mut fresh));
+        prop_assert_eq!(used.authority(), fresh.authority());
+        prop_assert_eq!(used.octets(), fresh.octets());
+        for (name, _) in fresh.fields().iter() {
+            prop_assert_eq!(used.fields().get(name), fresh.fields().get(name));
+            prop_assert!(used.fields().get_all(name).eq(fresh.fields().get_all(name)));
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! RFC 9112 §7: the chunked coding.
+#![allow(missing_docs, reason = "a test")]
+
+mod peer;
+use causeway_h1::Limits;
+use peer::{NEXT, check, check_octets};
+
+#[track_caller]
+fn check_chunked(cases: &[(&str, &str, &str)]) {
+    for (why, content, want) in cases {
+        let input = format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{content}{NEXT}");
+        check(&[(why, &input, want)]);
+    }
+}
+
+const GOOD: &str = "POST / [hello]; GET /next; keep-alive";
+const BAD: &str = "POST /; 400; close";
+const LATE: &str = "POST /; 400; close";
+
+/// §7.1: chunk-size is one or more hexadecimal digits.
+#[test]
+fn sizes() {
+    check_chunked(&[
+        ("one chunk", "5\r\nhello\r\n0\r\n\r\n", GOOD),
+        ("two", "2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n", GOOD),
+        ("zeros in front", "0000000000000005\r\nhello\r\n00\r\n\r\n", GOOD),
+        (
+            "lower and upper case",
+            "a\r\n0123456789\r\nA\r\n0123456789\r\n0\r\n\r\n",
+            "POST / [01234567890123456789]; GET /next; keep-alive",
+        ),
+        ("none", "0\r\n\r\n", "POST /; GET /next; keep-alive"),
+        ("too many zeros", "00000000000000005\r\nhello\r\n0\r\n\r\n", BAD),
+        ("a sign", "+5\r\nhello\r\n0\r\n\r\n", BAD),
+        ("a minus", "-5\r\nhello\r\n0\r\n\r\n", BAD),
+        ("0x", "0x5\r\nhello\r\n0\r\n\r\n", BAD),
+        ("a last 0x0", "5\r\nhello\r\n0x0\r\n\r\n", LATE),
+        ("an underscore", "0_5\r\nhello\r\n0\r\n\r\n", BAD),
+        ("junk behind", "5g\r\nhello\r\n0\r\n\r\n", BAD),
+        ("a space in front", " 5\r\nhello\r\n0\r\n\r\n", BAD),
+        ("a tab in front", "\t5\r\nhello\r\n0\r\n\r\n", BAD),
+        ("a space behind", "5 \r\nhello\r\n0\r\n\r\n", BAD),
+        ("a tab behind", "5\t\r\nhello\r\n0\r\n\r\n", BAD),
+        ("a no-break space", "5\u{a0}\r\nhello\r\n0\r\n\r\n", BAD),
+        ("empty", "\r\n5\r\nhello\r\n0\r\n\r\n", BAD),
+        ("only an extension", ";a\r\nhello\r\n0\r\n\r\n", BAD),
+        ("words", "INVALID!!!\r\nhello\r\n0\r\n\r\n", BAD),
+        ("a quote", "\"5\"\r\nhello\r\n0\r\n\r\n", BAD),
+        ("a fraction", "5.0\r\nhello\r\n0\r\n\r\n", BAD),
+        ("past 64 bits", "10000000000000005\r\nhello\r\n0\r\n\r\n", BAD),
+        ("64 bits", "FFFFFFFFFFFFFFFF\r\nhello\r\n0\r\n\r\n", BAD),
+        ("64 bits less few", "FFFFFFFFFFFFFFFB\r\nhello\r\n0\r\n\r\n", BAD),
+    ]);
+}
+
+/// §7.1: each line ends in CR LF, each chunk's data too, exactly where the size says.
+#[test]
+fn line_ends() {
+    check_chunked(&[
+        ("LF behind the size", "5\nhello\r\n0\r\n\r\n", BAD),
+        ("CR CR LF behind the size", "5\r\r\nhello\r\n0\r\n\r\n", BAD),
+        ("CR alone behind the size", "5\rhello\r\n0\r\n\r\n", BAD),
+        ("LF behind the data", "5\r\nhello\n0\r\n\r\n", LATE),
+        ("CR alone behind the data", "5\r\nhello\r0\r\n\r\n", LATE),
+        ("nothing behind the data", "5\r\nhello0\r\n\r\n", LATE),
+        ("two octets behind the data", "5\r\nhelloXX0\r\n\r\n", LATE),
+        ("data too long", "5\r\nhello!\r\n0\r\n\r\n", LATE),
+        ("data too short", "6\r\nhello\r\n0\r\n\r\n", LATE),
+        ("LF behind the last size", "5\r\nhello\r\n0\n\r\n", LATE),
+        ("LF as the last line", "5\r\nhello\r\n0\r\n\n", LATE),
+        ("a second line end", "5\r\nhello\r\n\r\n0\r\n\r\n", LATE),
+    ]);
+}
+
+/// §7.1.1: extensions are ignored, within bounds; no control octet hides in them.
+#[test]
+fn extensions() {
+    check_chunked(&[
+        ("a name", "5;a\r\nhello\r\n0\r\n\r\n", GOOD),
+        ("a value", "5;a=b\r\nhello\r\n0;c=\"d e\"\r\n\r\n", GOOD),
+        ("white space within", "5; a = b\r\nhello\r\n0\r\n\r\n", GOOD),
+        ("white space before", "5 ;a=b\r\nhello\r\n0\r\n\r\n", BAD),
+        ("LF", "5;x\nhello\r\n0\r\n\r\n", BAD),
+        ("CR", "5;x\rhello\r\n0\r\n\r\n", BAD),
+        ("NUL", "5;a\0b\r\nhello\r\n0\r\n\r\n", BAD),
+        ("LF in a quoted string", "5;a=\"\n\"\r\nhello\r\n0\r\n\r\n", BAD),
+        ("CR LF in a quoted string", "5;a=\"\r\n\"\r\nhello\r\n0\r\n\r\n", LATE),
+    ]);
+    let with =
+        |content: &str| format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{content}{NEXT}");
+    let limits = Limits { chunk_extension_line_bytes_max: 20, chunk_extension_bytes_max: 50, ..Limits::default() };
+    let chunk = |len: usize| format!("1;{}\r\nx\r\n", "e".repeat(len));
+    check_octets(
+        "a long line",
+        with(&format!("{}0\r\n\r\n", chunk(20))).as_bytes(),
+        "POST / [x]; GET /next; keep-alive",
+        limits,
+        false,
+    );
+    check_octets(
+        "a longer line",
+        with(&format!("{}0\r\n\r\n", chunk(21))).as_bytes(),
+        "POST /; 400; close",
+        limits,
+        false,
+    );
+    let many = format!("{}0\r\n\r\n", chunk(17).repeat(3));
+    check_octets("many lines", with(&many).as_bytes(), "POST /; 400; close", limits, false);
+}
+
+/// §7.1.2: trailers are fields with the same syntax; RFC 9110 §6.5.1: none of them frames or routes.
+#[test]
+fn trailers() {
+    check_chunked(&[
+        ("one", "5\r\nhello\r\n0\r\nX-T: a\r\n\r\n", "POST / X-T=a [hello]; GET /next; keep-alive"),
+        (
+            "framing",
+            "5\r\nhello\r\n0\r\nContent-Length: 43\r\nTransfer-Encoding: gzip\r\nHost: evil.test\r\n\r\n",
+            GOOD,
+        ),
+        ("framing and more", "5\r\nhello\r\n0\r\nHost: e\r\nX: y\r\n\r\n", "POST / X=y [hello]; GET /next; keep-alive"),
+        ("NUL", "5\r\nhello\r\n0\r\nX-T: a\0b\r\n\r\n", LATE),
+        ("LF", "5\r\nhello\r\n0\r\nX-T: a\n\r\n", LATE),
+        ("no colon", "5\r\nhello\r\n0\r\ngarbage\r\n\r\n", LATE),
+        ("a space before the colon", "5\r\nhello\r\n0\r\nX : a\r\n\r\n", LATE),
+        ("folded", "5\r\nhello\r\n0\r\nX: a\r\n b\r\n\r\n", LATE),
+        ("folded first", "5\r\nhello\r\n0\r\n X: a\r\n\r\n", LATE),
+    ]);
+    let long = format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: {}", "y".repeat(9000));
+    check(&[("too long", &long, "POST /; 431; close")]);
+    let many =
+        format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n{}\r\n", "X: y\r\n".repeat(101));
+    check(&[("too many", &many, "POST /; 431; close")]);
+}

@@ -1,0 +1,139 @@
+//! Blocks go home exactly once, from any thread, and never while somebody can still read them.
+#![allow(missing_docs, reason = "a test")]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread;
+
+use causeway_message::{Block, BlockMut, Chunk, Home};
+
+/// Counts what comes back, and poisons it: whoever still read it would see.
+#[derive(Default)]
+struct Counting {
+    back: AtomicUsize,
+    blocks: Mutex<Vec<Block>>,
+}
+
+const POISON: u8 = 0xdd;
+
+impl Home for Counting {
+    fn take_back(&self, block: Block) {
+        self.back.fetch_add(1, Ordering::SeqCst);
+        // Another thread may not have left its own drop yet; then the block is poisoned when it is lent again.
+        self.blocks.lock().unwrap().push(block);
+    }
+}
+
+impl Counting {
+    fn pop(&self) -> Option<BlockMut> {
+        let block = self.blocks.lock().unwrap().pop()?;
+        match block.into_mut() {
+            Ok(mut block) => {
+                block.as_mut_slice().fill(POISON);
+                Some(block)
+            }
+            Err(block) => {
+                self.blocks.lock().unwrap().push(block);
+                None
+            }
+        }
+    }
+}
+
+fn home() -> (Arc<Counting>, Weak<dyn Home>) {
+    let home = Arc::new(Counting::default());
+    let weak: Weak<dyn Home> = Arc::downgrade(&(home.clone() as Arc<dyn Home>));
+    (home, weak)
+}
+
+#[test]
+fn goes_home_with_its_last_holder_and_not_before() {
+    let (home, weak) = home();
+    let mut block = Block::new(64, weak).into_mut().unwrap();
+    assert!(block.is_unique());
+    block.as_mut_slice()[..5].copy_from_slice(b"hello");
+    let chunk = block.share(0..5);
+    assert!(!block.is_unique());
+    let (mut rest, part) = (chunk.clone(), chunk.slice(1..3));
+    rest.advance(4);
+    drop(chunk);
+    drop(block);
+    assert_eq!((home.back.load(Ordering::SeqCst), part.as_slice(), rest.as_slice()), (0, &b"el"[..], &b"o"[..]));
+    drop(part);
+    drop(rest);
+    assert_eq!(home.back.load(Ordering::SeqCst), 1);
+    let block = home.pop().unwrap();
+    assert!(block.as_slice().iter().all(|&octet| octet == POISON));
+    let chunk = block.freeze(0..64);
+    drop(chunk);
+    assert_eq!(home.back.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+#[should_panic(expected = "nobody else holds it")]
+fn is_not_written_to_while_shared() {
+    let (_home, weak) = home();
+    let mut block = Block::new(8, weak).into_mut().unwrap();
+    let _chunk = block.share(0..1);
+    block.as_mut_slice();
+}
+
+#[test]
+fn without_a_home_it_is_freed() {
+    let (home, weak) = home();
+    let block = Block::new(8, weak).into_mut().unwrap();
+    let chunk = block.freeze(0..8);
+    drop(home);
+    assert_eq!(chunk.as_slice(), [0; 8]);
+}
+
+#[test]
+fn vectors_and_statics_are_chunks_too() {
+    let chunk = Chunk::from(b"abc".to_vec());
+    assert_eq!(chunk.slice(1..3), Chunk::from_static(b"bc"));
+    assert!(Chunk::default().is_empty());
+}
+
+#[test]
+fn from_many_threads_each_block_comes_back_once_and_unread() {
+    const ROUNDS: usize = 2000;
+    let (home, weak) = home();
+    let mut lent = 0;
+    for round in 0..ROUNDS {
+        let mut block = match home.pop() {
+            Some(block) => block,
+            None => Block::new(256, weak.clone()).into_mut().unwrap(),
+        };
+        lent += 1;
+        let mark = (round % 200) as u8;
+        block.as_mut_slice().fill(mark);
+        let chunks: Vec<Chunk> = (0..3).map(|at| block.share(at * 64..at * 64 + 64)).collect();
+        let readers: Vec<_> = chunks
+            .into_iter()
+            .map(|chunk| {
+                let read = move || {
+                    let copy = chunk.clone();
+                    drop(chunk);
+                    assert!(copy.as_slice().iter().all(|&octet| octet == mark), "read behind the last drop");
+                };
+                thread::spawn(read)
+            })
+            .collect();
+        drop(block);
+        // Every other round the next block is lent while the readers still run.
+        if round % 2 == 0 {
+            for reader in readers {
+                reader.join().unwrap();
+            }
+            assert_eq!(home.back.load(Ordering::SeqCst), lent);
+        } else {
+            let other = home.pop();
+            lent += usize::from(other.is_some());
+            for reader in readers {
+                reader.join().unwrap();
+            }
+            drop(other);
+            assert_eq!(home.back.load(Ordering::SeqCst), lent);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! A connection over any octets: however they are cut, the same events come, and nothing behind a fault.
+#![no_main]
+
+use std::rc::Rc;
+
+use causeway_h1::{Event, Framing, Limits, Server};
+use causeway_message::{Head, ResponseHead, StatusCode, WriteList};
+use libfuzzer_sys::fuzz_target;
+
+/// What came, with neighbouring data joined.
+#[derive(Debug, Default, PartialEq)]
+struct Seen {
+    text: Vec<u8>,
+    written: usize,
+    faulted: bool,
+}
+
+fn run(input: &[u8], cut: usize) -> Seen {
+    let limits = Limits { head_bytes_max: 512, target_bytes_max: 128, trailers_bytes_max: 256, ..Limits::default() };
+    let mut server = Server::new(Rc::new(limits));
+    let (mut head, mut out, mut seen) = (Head::new(), WriteList::new(), Seen::default());
+    let response = ResponseHead::new(StatusCode::OK);
+    let (mut start, mut end) = (0, 0);
+    while end < input.len() {
+        end = (end + cut).min(input.len());
+        loop {
+            let handled = server.handle_octets(&input[start..end], &mut head, &mut out);
+            assert!(!seen.faulted || handled.event.is_none() && handled.consumed == 0);
+            match &handled.event {
+                Some(Event::Head { .. }) => {
+                    seen.text.extend_from_slice(head.method().as_str().as_bytes());
+                    seen.text.extend_from_slice(head.target().as_str().as_bytes());
+                }
+                Some(Event::Data { range, .. }) => {
+                    assert!(!range.is_empty() && range.end <= handled.consumed);
+                    seen.text.extend_from_slice(&input[start..end][range.clone()]);
+                }
+                Some(Event::Trailers { .. }) => seen.text.extend_from_slice(b"<trailers>"),
+                Some(Event::End { stream }) => {
+                    seen.text.extend_from_slice(b"<end>");
+                    server.send_head(*stream, &response, Framing::Stream, b"Sun, 06 Nov 1994 08:49:37 GMT", &mut out);
+                    server.finish(*stream, &mut out);
+                }
+                Some(Event::Fault { .. }) => seen.faulted = true,
+                None => {}
+            }
+            start += handled.consumed;
+            if handled.consumed == 0 && handled.event.is_none() {
+                break;
+            }
+        }
+    }
+    seen.written = out.len();
+    seen
+}
+
+fuzz_target!(|input: &[u8]| {
+    let Some((&cut, input)) = input.split_first() else { return };
+    let whole = run(input, usize::MAX / 2);
+    let pieces = run(input, usize::from(cut).max(1));
+    // An incomplete message that is already wrong may be told later when it comes in pieces; nothing else may differ.
+    assert!(pieces == whole || whole.faulted && !pieces.faulted && whole.text.starts_with(&pieces.text));
+});
