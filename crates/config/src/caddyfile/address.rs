@@ -79,7 +79,11 @@ fn lower_outside_placeholders(text: &str) -> String {
         if !escaped {
             inside = ch == '{' || (inside && ch != '}');
         }
-        if inside { out.push(ch) } else { out.extend(ch.to_lowercase()) }
+        if inside {
+            out.push(ch);
+        } else {
+            out.extend(ch.to_lowercase());
+        }
         escaped = false;
     }
     out

@@ -100,8 +100,8 @@ fn consolidate(mut policies: Vec<Policy>) -> Vec<Policy> {
     };
     let mut index = 0;
     while index < policies.len() {
-        let useless = index + 1 == policies.len()
-            || shadowed(index, &policies).is_some_and(|later| !policies[later].internal);
+        let useless =
+            index + 1 == policies.len() || shadowed(index, &policies).is_some_and(|later| !policies[later].internal);
         if !policies[index].internal && useless {
             policies.remove(index);
         } else {
@@ -113,9 +113,9 @@ fn consolidate(mut policies: Vec<Policy>) -> Vec<Policy> {
         let mut later = index + 1;
         while later < policies.len() {
             let between = policies[index + 1..later].iter().flat_map(|policy| &policy.subjects);
-            let crosses = between.into_iter().any(|name| {
-                policies[later].subjects.iter().any(|other| covers(other, name) || covers(name, other))
-            });
+            let crosses = between
+                .into_iter()
+                .any(|name| policies[later].subjects.iter().any(|other| covers(other, name) || covers(name, other)));
             if policies[index].internal != policies[later].internal || crosses {
                 later += 1;
                 continue;
@@ -156,6 +156,5 @@ fn is_internal(name: &str) -> bool {
 
 /// A wildcard beyond what public authorities certify: one, in front of at least two labels.
 fn is_wide(name: &str) -> bool {
-    name.contains('*')
-        && !(name.matches('*').count() == 1 && name.matches('.').count() > 1 && name.starts_with("*."))
+    name.contains('*') && !(name.matches('*').count() == 1 && name.matches('.').count() > 1 && name.starts_with("*."))
 }

@@ -185,11 +185,7 @@ impl<'a> Dispenser<'a> {
 
 /// Evaluates a block's directives after taking its matcher definitions in. `site` is `Some` at the top of a site block
 /// and tells whether it has braces.
-pub(crate) fn evaluate(
-    segments: &[Segment],
-    mut scope: Scope<'_>,
-    site: Option<bool>,
-) -> Result<Vec<Placed>, Error> {
+pub(crate) fn evaluate(segments: &[Segment], mut scope: Scope<'_>, site: Option<bool>) -> Result<Vec<Placed>, Error> {
     let defines = |segment: &&Segment| segment.name.text.starts_with('@');
     // A definition in an inner block may replace one from outside, but not one beside it.
     let mut own = BTreeMap::new();

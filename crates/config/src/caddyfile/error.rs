@@ -188,6 +188,8 @@ impl Error {
             ErrorKind::DirectiveAsAddress(_) | ErrorKind::Unknown { rule: GLOBAL_OPTION, .. } => {
                 return format!("{}:{}: {}", at.file, at.line, self.0.sentence());
             }
+            // What was expected is this project's addition.
+            ErrorKind::Word { .. } => message += self.0.sentence().split("; expected").next().unwrap_or_default(),
             _ => message += &self.0.sentence(),
         }
         message += &format!(", at {}:{}", place.file, place.line);
@@ -207,7 +209,8 @@ const SECOND_SITE: &str = "Did you mean to define a second site? If so, you must
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Fault { at, kind, within } = &*self.0;
-        let sentence = self.0.sentence();
+        // A quoted word may hold line breaks; the sentence stays one line.
+        let sentence = self.0.sentence().replace('\n', "\\n");
         write!(f, "{at}: ")?;
         for frame in within {
             write!(f, "parsing caddyfile tokens for '{}': ", frame.directive)?;
@@ -246,9 +249,7 @@ impl Fault {
             ErrorKind::HeredocBrackets => {
                 format!("too many '<' for heredoc on line #{line}; only use two, for example <<END").into()
             }
-            ErrorKind::HeredocMarker(found) => {
-                format!("heredoc marker on line #{line} {MARKER} '{found}'").into()
-            }
+            ErrorKind::HeredocMarker(found) => format!("heredoc marker on line #{line} {MARKER} '{found}'").into(),
             ErrorKind::HeredocOpen(marker) => {
                 format!("incomplete heredoc <<{marker} on line #{line}, expected ending marker {marker}").into()
             }
@@ -285,9 +286,7 @@ impl Fault {
                 "server block without any key is global configuration, and if used, it must be first".into()
             }
             ErrorKind::PortRange(port) => format!("port {port} is out of range; expected 0 to 65535").into(),
-            ErrorKind::ImportCycle { from, to } => {
-                format!("a cycle of imports exists between {from} and {to}").into()
-            }
+            ErrorKind::ImportCycle { from, to } => format!("a cycle of imports exists between {from} and {to}").into(),
             ErrorKind::ImportRead(file, kind) => format!("Could not import {file}: {kind}").into(),
             ErrorKind::Custom(sentence) => sentence.clone(),
         }

@@ -133,7 +133,10 @@ impl<'a> Imports<'a> {
             if outside && !in_snippet {
                 let first = index == 0 || tokens[index - 1].line_ends_before(&tokens[index]);
                 index_in_line = if first { 0 } else { index_in_line + 1 };
-                if index_in_line == 0 && token.text.len() >= 3 && token.text.starts_with('(') && token.text.ends_with(')')
+                if index_in_line == 0
+                    && token.text.len() >= 3
+                    && token.text.starts_with('(')
+                    && token.text.ends_with(')')
                 {
                     names_snippet = true;
                 }

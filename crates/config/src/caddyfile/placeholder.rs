@@ -109,7 +109,8 @@ fn expansion(name: &str) -> Option<String> {
     }
     FAMILIES.iter().find_map(|(short, long, dots)| {
         let part = name.strip_prefix(short)?;
-        let word = |ch: char| ch.is_ascii_alphanumeric() || matches!(ch, '_' | '-') || (ch == '.' && *dots == Dots::Yes);
+        let word =
+            |ch: char| ch.is_ascii_alphanumeric() || matches!(ch, '_' | '-') || (ch == '.' && *dots == Dots::Yes);
         part.chars().all(word).then(|| format!("{long}{part}"))
     })
 }

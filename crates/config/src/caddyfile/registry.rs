@@ -192,7 +192,9 @@ impl Directives {
     /// The known name that `name` was probably meant to be.
     pub(crate) fn near(&self, name: &str) -> Option<Box<str>> {
         let near = self.table.keys().map(|known| (distance(known, name), known));
-        near.filter(|(distance, known)| *distance <= 2 && *distance * 2 < known.len()).min().map(|(_, known)| known.clone())
+        near.filter(|(distance, known)| *distance <= 2 && *distance * 2 < known.len())
+            .min()
+            .map(|(_, known)| known.clone())
     }
 }
 

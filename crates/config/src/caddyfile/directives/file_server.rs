@@ -204,7 +204,8 @@ fn hidden(file: &str, hide: &[Box<str>]) -> bool {
 /// `try_files <files…> { policy <policy> }`: a rewrite for each file that brings a query of its own, one for each run of
 /// the others, all exclusive.
 pub(super) fn try_files(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
-    const POLICIES: [&str; 5] = ["first_exist", "first_exist_fallback", "largest_size", "smallest_size", "most_recently_modified"];
+    const POLICIES: [&str; 5] =
+        ["first_exist", "first_exist_fallback", "largest_size", "smallest_size", "most_recently_modified"];
     d.require()?;
     let files = &d.segment().arguments;
     d.rest();

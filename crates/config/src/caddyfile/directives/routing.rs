@@ -31,9 +31,8 @@ pub(super) fn handle_errors(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error>
             return Err(d.word("bad status value '{}'"));
         }
         match class {
-            Some(class) => conditions.push(format!(
-                "{{http.error.status_code}} >= {class}00 && {{http.error.status_code}} <= {class}99"
-            )),
+            Some(class) => conditions
+                .push(format!("{{http.error.status_code}} >= {class}00 && {{http.error.status_code}} <= {class}99")),
             None => codes.push(&*status.text),
         }
     }

@@ -105,7 +105,8 @@ fn query(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
 /// `-key`, `+key value`, `old>new`, `key find replace` or `key value`; `None` if the count of arguments fits none.
 fn query_operation(operations: &mut Map<String, Value>, key: &Token, rest: &[Token]) -> Option<()> {
     let mut push = |list: &str, members: &[(&str, &str)]| {
-        let object = members.iter().filter(|(_, text)| !text.is_empty()).map(|&(key, text)| (key.to_owned(), text.into()));
+        let object =
+            members.iter().filter(|(_, text)| !text.is_empty()).map(|&(key, text)| (key.to_owned(), text.into()));
         let object = Value::Object(object.collect());
         if let Value::Array(values) = operations.entry(list).or_insert_with(|| json!([])) {
             values.push(object);

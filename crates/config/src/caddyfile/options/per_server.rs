@@ -194,15 +194,8 @@ impl ServerOptions {
                 return Ok(());
             }
             _ => {
-                let expected = &[
-                    "idle",
-                    "read_body",
-                    "read_body_idle",
-                    "read_header",
-                    "write",
-                    "write_idle",
-                    "write_max_chunk",
-                ];
+                let expected =
+                    &["idle", "read_body", "read_body_idle", "read_header", "write", "write_idle", "write_max_chunk"];
                 return Err(d.unknown("unrecognized timeouts option '{}'", expected));
             }
         };
