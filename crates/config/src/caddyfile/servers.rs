@@ -334,14 +334,13 @@ impl<'a> Server<'a> {
     /// One listener cannot speak both HTTP and HTTPS.
     fn refuse_mixed_schemes(&self) -> Result<(), Error> {
         let (http, https) = (self.options.http_port(), self.options.https_port());
-        let policies = self.tls_policies().is_some();
         let mut seen: Option<bool> = None;
         for share in &self.pairing.shares {
             for &key in &share.keys {
                 let address = &self.sites[share.site].addresses[key];
                 let secure = if address.scheme == "http" || address.port == http {
                     false
-                } else if address.scheme == "https" || address.port == https || policies {
+                } else if address.scheme == "https" || address.port == https {
                     true
                 } else if address.host.is_empty() {
                     false
@@ -349,7 +348,6 @@ impl<'a> Server<'a> {
                     continue;
                 };
                 let rule = match (seen, secure) {
-                    (_, false) if policies => "server is HTTP, but attempts to configure TLS connection policies: {}",
                     (Some(true), false) => {
                         "server is configured for HTTPS and cannot natively multiplex HTTP and HTTPS: {}"
                     }

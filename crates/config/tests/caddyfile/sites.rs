@@ -83,6 +83,21 @@ fn automatic_https() {
     );
 }
 
+// Policies that mean the same issuer are one; those of public and internal names are not.
+#[test]
+fn certificate_policies() {
+    let policies = |source: &str| json(source)["apps"]["tls"]["automation"]["policies"].clone();
+    assert_eq!(
+        policies("a.test {\n}\n:443, b.localhost {\nbind 10.0.0.1\n}\n"),
+        json!([{ "subjects": ["b.localhost"] }, { "subjects": ["a.test"] }])
+    );
+    assert_eq!(
+        policies("a.test, b.localhost {\n}\n"),
+        json!([{ "subjects": ["a.test"] }, { "subjects": ["b.localhost"], "issuers": [{ "module": "internal" }] }])
+    );
+    assert_eq!(json("a.test {\n}\n")["apps"].get("tls"), None);
+}
+
 #[test]
 fn error_routes() {
     let server =
