@@ -140,6 +140,10 @@ pub fn adapt(
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Adapted, Error> {
     let file: Arc<str> = Arc::from(file_name);
+    if source.is_empty() {
+        let at = Position { file, line: 1, column: 1 };
+        return Err(Error::new(at, ErrorKind::UnexpectedEnd { expected: "a site address" }));
+    }
     let tokens = lexer::lex(source, &file, env)?;
     let (mut blocks, warnings) = parser::parse(tokens, &file, env)?;
     refuse_directives_as_addresses(&blocks, directives)?;
@@ -170,9 +174,9 @@ pub fn adapt(
 
     let pairings = servers::pair(&sites, &options)?;
     let pairings = servers::sort(pairings, &sites);
-    let servers = servers::build(&pairings, &sites, &named, &options, &session)?;
+    let http = servers::http_app(&pairings, &sites, &named, &options, &session)?;
     let tls = certificates::tls_app(&pairings, &sites, &options)?;
-    Ok(Adapted { json: top(&options, servers, tls), warnings: session.warnings.into_inner(), sites: origins })
+    Ok(Adapted { json: top(&options, http, tls), warnings: session.warnings.into_inner(), sites: origins })
 }
 
 fn refuse_directives_as_addresses(blocks: &[ServerBlock], directives: &Directives) -> Result<(), Error> {
@@ -234,7 +238,7 @@ fn origins(site: &Site) -> Vec<SiteOrigin> {
         .collect()
 }
 
-fn top(options: &Options, servers: Map<String, Value>, tls: Map<String, Value>) -> Value {
+fn top(options: &Options, http: Map<String, Value>, tls: Map<String, Value>) -> Value {
     let mut config = Map::new();
     if let Some(admin) = options.admin_json() {
         config.insert("admin".into(), admin);
@@ -243,9 +247,7 @@ fn top(options: &Options, servers: Map<String, Value>, tls: Map<String, Value>) 
         config.insert("logging".into(), json!({ "logs": { "default": { "level": "DEBUG" } } }));
     }
     let mut apps = Map::new();
-    if !servers.is_empty() {
-        let mut http = options.http_json();
-        http.insert("servers".into(), Value::Object(servers));
+    if !http.is_empty() {
         apps.insert("http".into(), Value::Object(http));
     }
     if !tls.is_empty() {
@@ -256,6 +258,3 @@ fn top(options: &Options, servers: Map<String, Value>, tls: Map<String, Value>) 
     }
     Value::Object(config)
 }
-
-#[cfg(test)]
-mod tests;

@@ -80,9 +80,9 @@ fn lower_outside_placeholders(text: &str) -> String {
             inside = ch == '{' || (inside && ch != '}');
         }
         if inside {
-            out.push(ch)
+            out.push(ch);
         } else {
-            out.extend(ch.to_lowercase())
+            out.extend(ch.to_lowercase());
         }
         escaped = false;
     }

@@ -25,10 +25,43 @@ impl Policy {
     }
 }
 
+/// Which issuer automatic HTTPS chooses for names without one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Public,
+    Internal,
+    Mixed,
+    EveryName,
+}
+
+impl Policy {
+    fn class(&self) -> Class {
+        let internal = self.subjects.iter().filter(|name| is_private(name)).count();
+        match (self.subjects.len(), internal) {
+            (0, _) => Class::EveryName,
+            (_, 0) => Class::Public,
+            (all, internal) if all == internal => Class::Internal,
+            _ => Class::Mixed,
+        }
+    }
+
+    /// Whether joining the two changes no name's issuer.
+    fn same_issuer(&self, other: &Self) -> bool {
+        let (own, theirs) = (self.class(), other.class());
+        match (self.internal, other.internal) {
+            (true, true) => true,
+            (false, false) => own == theirs || own == Class::EveryName || theirs == Class::EveryName,
+            (true, false) => theirs == Class::Internal,
+            (false, true) => own == Class::Internal,
+        }
+    }
+}
+
 /// The app's members; none if it needs no configuration.
 pub(crate) fn tls_app(pairings: &[Pairing], sites: &[Site], options: &Options) -> Result<Map<String, Value>, Error> {
     let http_port = options.http_port();
     let mut policies = Vec::new();
+    let mut hostless: Vec<usize> = Vec::new();
     let mut shared: BTreeSet<&str> = BTreeSet::new();
     for pairing in pairings {
         let secure = pairing.leaves_port(&http_port);
@@ -51,12 +84,19 @@ pub(crate) fn tls_app(pairings: &[Pairing], sites: &[Site], options: &Options) -
                 .iter()
                 .filter(|name| !name.to_lowercase().ends_with(".ts.net"))
                 .map(|name| String::from(*name))
-                .partition(|name| is_internal(name) || name.matches("*.").count() >= 2);
-            if internal.is_empty() || external.is_empty() {
-                let subjects = names.iter().map(|name| String::from(*name)).collect();
-                policies.push(Policy { subjects, internal: false });
-            } else {
-                policies.push(Policy { subjects: external, internal: false });
+                .partition(|name| is_private(name));
+            let split = !internal.is_empty() && !external.is_empty();
+            let subjects = if split { external } else { names.iter().map(|name| String::from(*name)).collect() };
+            // Caddy has one policy for all sites that are for every host: the names of the last are those of all.
+            if share.addresses(sites).any(|address| address.host.is_empty()) {
+                for &index in &hostless {
+                    let policy: &mut Policy = &mut policies[index];
+                    policy.subjects.clone_from(&subjects);
+                }
+                hostless.push(policies.len());
+            }
+            policies.push(Policy { subjects, internal: false });
+            if split {
                 policies.push(Policy { subjects: internal, internal: true });
             }
         }
@@ -109,14 +149,31 @@ fn consolidate(mut policies: Vec<Policy>) -> Vec<Policy> {
         }
     }
     let mut index = 0;
-    while index < policies.len() {
+    'policies: while index < policies.len() {
         let mut later = index + 1;
         while later < policies.len() {
+            if policies[index] == policies[later] {
+                policies.remove(later);
+                continue;
+            }
+            if !policies[index].same_issuer(&policies[later]) {
+                later += 1;
+                continue;
+            }
+            if policies[later].subjects.is_empty() && !policies[index].subjects.is_empty() {
+                // The later one is for every name, this one's included, unless one in between comes first.
+                if shadowed(index, &policies).is_some_and(|shadowed| shadowed >= later) {
+                    policies.remove(index);
+                    continue 'policies;
+                }
+                later += 1;
+                continue;
+            }
             let between = policies[index + 1..later].iter().flat_map(|policy| &policy.subjects);
             let crosses = between
                 .into_iter()
                 .any(|name| policies[later].subjects.iter().any(|other| covers(other, name) || covers(name, other)));
-            if policies[index].internal != policies[later].internal || crosses {
+            if crosses {
                 later += 1;
                 continue;
             }
@@ -152,6 +209,11 @@ fn is_internal(name: &str) -> bool {
     name.parse::<IpAddr>().is_ok()
         || name == "localhost"
         || [".localhost", ".local", ".internal", ".home.arpa"].iter().any(|suffix| name.ends_with(suffix))
+}
+
+/// Names that automatic HTTPS gives internal certificates.
+fn is_private(name: &str) -> bool {
+    is_internal(name) || name.matches("*.").count() >= 2
 }
 
 /// A wildcard beyond what public authorities certify: one, in front of at least two labels.

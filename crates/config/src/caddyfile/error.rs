@@ -188,6 +188,8 @@ impl Error {
             ErrorKind::DirectiveAsAddress(_) | ErrorKind::Unknown { rule: GLOBAL_OPTION, .. } => {
                 return format!("{}:{}: {}", at.file, at.line, self.0.sentence());
             }
+            // What was expected is this project's addition.
+            ErrorKind::Word { .. } => message += self.0.sentence().split("; expected").next().unwrap_or_default(),
             _ => message += &self.0.sentence(),
         }
         message += &format!(", at {}:{}", place.file, place.line);
@@ -207,7 +209,8 @@ const SECOND_SITE: &str = "Did you mean to define a second site? If so, you must
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Fault { at, kind, within } = &*self.0;
-        let sentence = self.0.sentence();
+        // A quoted word may hold line breaks; the sentence stays one line.
+        let sentence = self.0.sentence().replace('\n', "\\n");
         write!(f, "{at}: ")?;
         for frame in within {
             write!(f, "parsing caddyfile tokens for '{}': ", frame.directive)?;

@@ -11,7 +11,7 @@ use super::segment::Segment;
 use super::token::Token;
 
 /// Blocks nested deeper than this are refused, so that no input can exhaust the stack.
-const DEPTH_MAX: usize = 64;
+const DEPTH_MAX: usize = 32;
 
 /// What the words before a block make of it.
 #[derive(Debug, PartialEq, Eq)]
@@ -233,7 +233,7 @@ impl Parser<'_> {
     /// The lines of a block, and the place of the brace that closes it.
     fn lines(&mut self, open: &Token, depth: usize) -> Result<(Vec<Segment>, Position), Error> {
         if depth > DEPTH_MAX {
-            return Err(Error::at(open, ErrorKind::Rule("blocks are nested too deep; expected at most 64 levels")));
+            return Err(Error::at(open, ErrorKind::Rule("blocks are nested too deep; expected at most 32 levels")));
         }
         let mut segments = Vec::new();
         loop {

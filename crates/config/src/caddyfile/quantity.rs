@@ -69,7 +69,7 @@ pub(crate) fn octets(text: &str) -> Option<u64> {
     };
     let octets = number * scale;
     // A float converts exactly enough: sizes above 2^53 only lose octets nobody wrote.
-    (octets >= 0.0 && octets < 18_446_744_073_709_551_615.0).then_some(octets as u64)
+    (0.0..18_446_744_073_709_551_615.0).contains(&octets).then_some(octets as u64)
 }
 
 /// A bare word as the value it looks like: integer, number, boolean (Go's spellings), else text.

@@ -23,14 +23,6 @@ impl Share {
     pub(crate) fn addresses<'a>(&'a self, sites: &'a [Site]) -> impl Iterator<Item = &'a Address> {
         self.keys.iter().map(|&key| &sites[self.site].addresses[key])
     }
-
-    /// Hosts of all keys, none if one key is for every host.
-    pub(crate) fn hosts<'a>(&'a self, sites: &'a [Site]) -> BTreeSet<&'a str> {
-        if self.addresses(sites).any(|address| address.host.is_empty()) {
-            return BTreeSet::new();
-        }
-        self.addresses(sites).map(|address| &*address.host).collect()
-    }
 }
 
 /// Listeners that serve the same sites: one server.
@@ -65,15 +57,21 @@ pub(crate) fn pair(sites: &[Site], options: &Options) -> Result<Vec<Pairing>, Er
         }
     }
     let mut pairings: Vec<Pairing> = Vec::new();
-    for ((listener, protocol), shares) in by_listener {
-        match pairings.iter_mut().find(|pairing| pairing.shares == shares) {
-            Some(pairing) => {
-                pairing.listeners.entry(listener).or_default().insert(protocol);
+    let listeners: BTreeSet<String> = by_listener.keys().map(|(listener, _)| listener.clone()).collect();
+    for listener in listeners {
+        let own = by_listener.keys().filter(|(other, _)| *other == listener).cloned();
+        for key in Vec::from_iter(own) {
+            // Caddy leaves a server without a listener behind for every further protocol that was joined with the first,
+            // which moves the numbers of those that follow.
+            let shares = by_listener.remove(&key).unwrap_or_default();
+            let mut pairing = Pairing { listeners: BTreeMap::new(), shares };
+            if !pairing.shares.is_empty() {
+                let joined = by_listener.extract_if(.., |_, shares| *shares == pairing.shares).map(|(key, _)| key);
+                for (listener, protocol) in Vec::from_iter(joined).into_iter().chain([key]) {
+                    pairing.listeners.entry(listener).or_default().insert(protocol);
+                }
             }
-            None => {
-                let listeners = BTreeMap::from([(listener, BTreeSet::from([protocol]))]);
-                pairings.push(Pairing { listeners, shares });
-            }
+            pairings.push(pairing);
         }
     }
     Ok(pairings)
@@ -173,8 +171,8 @@ fn specificity(text: &str) -> usize {
     length
 }
 
-/// The servers by name.
-pub(crate) fn build(
+/// The HTTP app: its servers by name, and the options that belong to all of them. Empty without a server.
+pub(crate) fn http_app(
     pairings: &[Pairing],
     sites: &[Site],
     named: &BTreeMap<String, NamedRoute>,
@@ -182,6 +180,7 @@ pub(crate) fn build(
     session: &Session<'_>,
 ) -> Result<Map<String, Value>, Error> {
     let mut servers = Map::new();
+    let mut http = options.http_json();
     for (index, pairing) in pairings.iter().enumerate() {
         refuse_ambiguity(pairing, sites)?;
         let mut server = Server::new(pairing, sites, options);
@@ -203,10 +202,20 @@ pub(crate) fn build(
             if !own.name.is_empty() {
                 name.clone_from(&own.name);
             }
+            if let Some(metrics) = &own.metrics {
+                // The nested form counts for all servers, and keeps nothing but `per_host` of the global one.
+                let global = http.get("metrics").is_some_and(|metrics| metrics.get("per_host").is_some());
+                let per_host = global || metrics.contains_key("per_host");
+                http.insert("metrics".into(), if per_host { json!({ "per_host": true }) } else { json!({}) });
+            }
         }
         servers.insert(name, json.into());
     }
-    Ok(servers)
+    if servers.is_empty() {
+        return Ok(servers);
+    }
+    http.insert("servers".into(), servers.into());
+    Ok(http)
 }
 
 /// Two blocks with the same address on one listener would answer each other's requests.
@@ -325,14 +334,13 @@ impl<'a> Server<'a> {
     /// One listener cannot speak both HTTP and HTTPS.
     fn refuse_mixed_schemes(&self) -> Result<(), Error> {
         let (http, https) = (self.options.http_port(), self.options.https_port());
-        let policies = self.tls_policies().is_some();
         let mut seen: Option<bool> = None;
         for share in &self.pairing.shares {
             for &key in &share.keys {
                 let address = &self.sites[share.site].addresses[key];
                 let secure = if address.scheme == "http" || address.port == http {
                     false
-                } else if address.scheme == "https" || address.port == https || policies {
+                } else if address.scheme == "https" || address.port == https {
                     true
                 } else if address.host.is_empty() {
                     false
@@ -340,7 +348,6 @@ impl<'a> Server<'a> {
                     continue;
                 };
                 let rule = match (seen, secure) {
-                    (_, false) if policies => "server is HTTP, but attempts to configure TLS connection policies: {}",
                     (Some(true), false) => {
                         "server is configured for HTTPS and cannot natively multiplex HTTP and HTTPS: {}"
                     }
@@ -362,7 +369,9 @@ impl<'a> Server<'a> {
     fn json(self) -> Map<String, Value> {
         let listeners = &self.pairing.listeners;
         let mut server = Map::new();
-        server.insert("listen".into(), listeners.keys().map(|listener| Value::from(listener.as_str())).collect());
+        if !listeners.is_empty() {
+            server.insert("listen".into(), listeners.keys().map(|listener| Value::from(listener.as_str())).collect());
+        }
         let protocols = |protocols: &BTreeSet<String>| match protocols.iter().all(String::is_empty) {
             true => Value::Null,
             false => protocols.iter().map(|protocol| Value::from(protocol.as_str())).collect(),

@@ -290,10 +290,16 @@ fn file(lines: &[Segment], _name: &str) -> Result<Value, Error> {
     Ok(matcher.into())
 }
 
+/// `not not` and so on may follow each other this often, so that no line can exhaust the stack.
+const NOTS_MAX: usize = 4;
+
 /// Each `not` is a set that must not match: `not kind …` or `not { kind … }`.
 fn not(lines: &[Segment], _name: &str) -> Result<Value, Error> {
     let mut sets = Vec::new();
     for line in lines {
+        if line.arguments.iter().take_while(|token| &*token.text == "not").count() >= NOTS_MAX {
+            return fail(&line.name, "more than four times '{}' in a row");
+        }
         let inner = match line.rest() {
             Some(rest) => vec![rest],
             None => line.block.clone().unwrap_or_default(),

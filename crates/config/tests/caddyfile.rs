@@ -1,0 +1,58 @@
+//! The Caddyfile language from outside: text in, Caddy's JSON or a mistake out.
+
+#[path = "caddyfile/any_input.rs"]
+mod any_input;
+#[path = "caddyfile/directives.rs"]
+mod directives;
+#[path = "caddyfile/errors.rs"]
+mod errors;
+#[path = "caddyfile/language.rs"]
+mod language;
+#[path = "caddyfile/matchers.rs"]
+mod matchers;
+#[path = "caddyfile/options.rs"]
+mod options;
+#[path = "caddyfile/sites.rs"]
+mod sites;
+
+use causeway_config::caddyfile::{Adapted, Directives, Error, adapt};
+use serde_json::Value;
+
+fn environment(name: &str) -> Option<String> {
+    match name {
+        "HOST" => Some("a.test".to_owned()),
+        "TWO_WORDS" => Some("one two".to_owned()),
+        "TWO_LINES" => Some("one\nrespond two".to_owned()),
+        "EMPTY" => Some(String::new()),
+        _ => None,
+    }
+}
+
+fn read(source: &str) -> Result<Adapted, Error> {
+    adapt(source, "Caddyfile", &Directives::standard(), &environment)
+}
+
+#[track_caller]
+fn json(source: &str) -> Value {
+    read(source).unwrap_or_else(|error| panic!("{source}\n{error}")).json
+}
+
+#[track_caller]
+fn server(source: &str) -> Value {
+    json(source)["apps"]["http"]["servers"]["srv0"].clone()
+}
+
+/// The routes of a site for every host on port 80.
+#[track_caller]
+fn routes(body: &str) -> Value {
+    server(&format!(":80 {{\n{body}\n}}\n"))["routes"].clone()
+}
+
+/// The handlers of the only route of such a site, which must match everything.
+#[track_caller]
+fn handlers(body: &str) -> Value {
+    let routes = routes(body);
+    let [route] = routes.as_array().unwrap().as_slice() else { panic!("not one route: {routes}") };
+    assert_eq!(route.as_object().unwrap().len(), 1, "{route}");
+    route["handle"].clone()
+}

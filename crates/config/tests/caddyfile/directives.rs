@@ -1,0 +1,296 @@
+use serde_json::{Value, json};
+
+use super::{handlers, routes};
+
+/// The one handler that a directive gives.
+#[track_caller]
+fn check(cases: &[(&str, Value)]) {
+    for (directive, want) in cases {
+        assert_eq!(handlers(directive), json!([want]), "{directive}");
+    }
+}
+
+// respond: one argument of three digits is a status, any other a body; with two, the body comes first. A block may give
+// the body and close the connection.
+#[test]
+fn respond() {
+    let body = |text: &str| json!({ "handler": "static_response", "body": text });
+    check(&[
+        ("respond hello", body("hello")),
+        ("respond \"a b\"", body("a b")),
+        ("respond 204", json!({ "handler": "static_response", "status_code": 204 })),
+        ("respond 000", body("000")),
+        ("respond 1234", body("1234")),
+        ("respond gone 410", json!({ "handler": "static_response", "body": "gone", "status_code": 410 })),
+        (
+            "respond x {http.vars.code}",
+            json!({ "handler": "static_response", "body": "x", "status_code": "{http.vars.code}" }),
+        ),
+        ("respond \"\" 403", json!({ "handler": "static_response", "status_code": 403 })),
+        ("respond {path}", body("{http.request.uri.path}")),
+        (
+            "respond 500 {\nbody \"sorry\"\nclose\n}",
+            json!({ "handler": "static_response", "status_code": 500, "body": "sorry", "close": true }),
+        ),
+        ("respond * all", body("all")),
+        (
+            "respond <<TXT\n\tone\n\t  two\n\tTXT 200",
+            json!({ "handler": "static_response", "body": "one\n  two", "status_code": 200 }),
+        ),
+    ]);
+}
+
+// header: a bare field is set, `+` adds, `-` deletes, `?` sets what is missing, `>` sets late; a third argument replaces by
+// regular expression. Deleting waits for the response. Field names are written canonically where they are set or added.
+#[test]
+fn header() {
+    let response = |operations: Value| json!({ "handler": "headers", "response": operations });
+    check(&[
+        ("header x-frame-options DENY", response(json!({ "set": { "X-Frame-Options": ["DENY"] } }))),
+        ("header +link a", response(json!({ "add": { "Link": ["a"] } }))),
+        ("header -Server", response(json!({ "delete": ["Server"], "deferred": true }))),
+        ("header >Age 1", response(json!({ "set": { "Age": ["1"] }, "deferred": true }))),
+        (
+            "header Location http: https:",
+            response(json!({ "replace": { "Location": [{ "search_regexp": "http:", "replace": "https:" }] } })),
+        ),
+        (
+            "header >Location a b",
+            response(
+                json!({ "replace": { "Location": [{ "search_regexp": "a", "replace": "b" }] }, "deferred": true }),
+            ),
+        ),
+        (
+            "header ?etag none",
+            response(json!({ "require": { "headers": { "etag": null } }, "set": { "Etag": ["none"] } })),
+        ),
+        ("header Empty", response(json!({ "set": { "Empty": [""] } }))),
+        (
+            "header {\nA: 1\n+B 2\n+b 3\n-C\n>D 4\ndefer\n}",
+            response(
+                json!({ "set": { "A": ["1"], "D": ["4"] }, "add": { "B": ["2", "3"] }, "delete": ["C"], "deferred": true }),
+            ),
+        ),
+        ("header A 1 {\ndefer\n}", response(json!({ "set": { "A": ["1"] }, "deferred": true }))),
+        (
+            "header {\nmatch {\nstatus 2xx 404\nheader Content-Type text/*\nheader !Etag\n}\nA 1\n}",
+            response(
+                json!({ "set": { "A": ["1"] }, "require": { "status_code": [2, 404], "headers": { "Content-Type": ["text/*"], "Etag": null } } }),
+            ),
+        ),
+    ]);
+}
+
+// Every `?field` of a block has a condition of its own, so it is a handler of its own, after the others.
+#[test]
+fn header_defaults_are_handlers_of_their_own() {
+    assert_eq!(
+        handlers("header {\n?A 1\nB 2\n?C 3\nmatch status 200\n}"),
+        json!([
+            { "handler": "headers", "response": { "set": { "B": ["2"] }, "require": { "status_code": [200] } } },
+            { "handler": "headers", "response": { "set": { "A": ["1"] }, "require": { "status_code": [200], "headers": { "A": null } } } },
+            { "handler": "headers", "response": { "set": { "C": ["3"] }, "require": { "status_code": [200], "headers": { "C": null } } } },
+        ])
+    );
+}
+
+// request_header takes the same signs but no `?`, and never waits.
+#[test]
+fn request_header() {
+    let request = |operations: Value| json!({ "handler": "headers", "request": operations });
+    check(&[
+        ("request_header x-a: 1", request(json!({ "set": { "X-A": ["1"] } }))),
+        ("request_header +X 1", request(json!({ "add": { "X": ["1"] } }))),
+        ("request_header -X", request(json!({ "delete": ["X"] }))),
+        ("request_header X a b", request(json!({ "replace": { "X": [{ "search_regexp": "a", "replace": "b" }] } }))),
+    ]);
+}
+
+// root sets a variable; with one argument, that is the path even if it starts with a slash. Several are exclusive.
+#[test]
+fn root() {
+    check(&[
+        ("root /srv", json!({ "handler": "vars", "root": "/srv" })),
+        ("root * /srv", json!({ "handler": "vars", "root": "/srv" })),
+    ]);
+    assert_eq!(
+        routes("root * /all\nroot /one/* /1"),
+        json!([
+            { "group": "group1", "match": [{ "path": ["/one/*"] }], "handle": [{ "handler": "vars", "root": "/1" }] },
+            { "group": "group1", "handle": [{ "handler": "vars", "root": "/all" }] },
+        ])
+    );
+}
+
+// file_server: every option, and the configuration file always among the hidden unless it already is.
+#[test]
+fn file_server() {
+    let with = |extra: Value| {
+        let mut handler = json!({ "handler": "file_server", "hide": ["./Caddyfile"] });
+        handler.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        handler
+    };
+    check(&[
+        ("file_server", with(json!({}))),
+        ("file_server browse", with(json!({ "browse": {} }))),
+        ("file_server {\nfs mine\n}", with(json!({ "fs": "mine" }))),
+        ("file_server {\nroot /srv\n}", with(json!({ "root": "/srv" }))),
+        (
+            "file_server {\nhide .git *.bak\nhide secret\n}",
+            with(json!({ "hide": [".git", "*.bak", "secret", "./Caddyfile"] })),
+        ),
+        ("file_server {\nhide Caddy*\n}", with(json!({ "hide": ["Caddy*"] }))),
+        ("file_server {\nindex a.html b.html\n}", with(json!({ "index_names": ["a.html", "b.html"] }))),
+        ("file_server {\nbrowse page.html\n}", with(json!({ "browse": { "template_file": "page.html" } }))),
+        (
+            "file_server {\nbrowse {\nreveal_symlinks\nsort size desc\nfile_limit 7\nplain_time_format 15:04\n}\n}",
+            with(
+                json!({ "browse": { "reveal_symlinks": true, "sort": ["size", "desc"], "file_limit": 7, "plain_time_format": "15:04" } }),
+            ),
+        ),
+        (
+            "file_server {\nprecompressed gzip br\n}",
+            with(json!({ "precompressed": { "gzip": {}, "br": {} }, "precompressed_order": ["gzip", "br"] })),
+        ),
+        (
+            "file_server {\nprecompressed\n}",
+            with(
+                json!({ "precompressed": { "br": {}, "zstd": {}, "gzip": {} }, "precompressed_order": ["br", "zstd", "gzip"] }),
+            ),
+        ),
+        ("file_server {\nstatus 404\n}", with(json!({ "status_code": 404 }))),
+        ("file_server {\nstatus {err.status_code}\n}", with(json!({ "status_code": "{http.error.status_code}" }))),
+        ("file_server {\ndisable_canonical_uris\n}", with(json!({ "canonical_uris": false }))),
+        ("file_server {\npass_thru\n}", with(json!({ "pass_thru": true }))),
+        ("file_server {\netag_file_extensions .sha .md5\n}", with(json!({ "etag_file_extensions": [".sha", ".md5"] }))),
+    ]);
+}
+
+#[test]
+fn other_answers() {
+    check(&[
+        ("abort", json!({ "handler": "static_response", "abort": true })),
+        ("error 404", json!({ "handler": "error", "status_code": 404 })),
+        ("error oops 500", json!({ "handler": "error", "error": "oops", "status_code": 500 })),
+        ("error 500 {\nmessage oops\n}", json!({ "handler": "error", "error": "oops", "status_code": 500 })),
+        (
+            "redir https://a{uri}",
+            json!({ "handler": "static_response", "status_code": 302, "headers": { "Location": ["https://a{http.request.uri}"] } }),
+        ),
+        (
+            "redir https://a permanent",
+            json!({ "handler": "static_response", "status_code": 301, "headers": { "Location": ["https://a"] } }),
+        ),
+        (
+            "redir * /b 308",
+            json!({ "handler": "static_response", "status_code": 308, "headers": { "Location": ["/b"] } }),
+        ),
+    ]);
+    let page = handlers("redir <x> html");
+    assert!(page[0]["body"].as_str().unwrap().contains("<a href=\"&lt;x&gt;\">"), "{page}");
+}
+
+// Rewrites of the target; each rewrite has a group of its own even when alone.
+#[test]
+fn target() {
+    let rewrite = |key: &str, value: Value| json!({ "handler": "rewrite", key: value });
+    check(&[
+        ("method PUT", rewrite("method", "PUT".into())),
+        ("uri strip_prefix /a", rewrite("strip_path_prefix", "/a".into())),
+        ("uri strip_suffix b", rewrite("strip_path_suffix", "b".into())),
+        ("uri replace a b", rewrite("uri_substring", json!([{ "find": "a", "replace": "b" }]))),
+        ("uri replace a b 2", rewrite("uri_substring", json!([{ "find": "a", "replace": "b", "limit": 2 }]))),
+        ("uri path_regexp a b", rewrite("path_regexp", json!([{ "find": "a", "replace": "b" }]))),
+        ("uri query -a", rewrite("query", json!({ "delete": ["a"] }))),
+        (
+            "uri query {\n+a 1\nb 2\nc>d\ne f g\n}",
+            rewrite(
+                "query",
+                json!({
+                    "add": [{ "key": "a", "val": "1" }],
+                    "set": [{ "key": "b", "val": "2" }],
+                    "rename": [{ "key": "c", "val": "d" }],
+                    "replace": [{ "key": "e", "search_regexp": "f", "replace": "g" }],
+                }),
+            ),
+        ),
+    ]);
+    assert_eq!(routes("rewrite /x"), json!([{ "group": "group0", "handle": [rewrite("uri", "/x".into())] }]));
+    assert_eq!(
+        routes("try_files {path} /index.php?p={path}"),
+        json!([
+            { "group": "group0", "match": [{ "file": { "try_files": ["{http.request.uri.path}"] } }], "handle": [rewrite("uri", "{http.matchers.file.relative}".into())] },
+            { "group": "group0", "match": [{ "file": { "try_files": ["/index.php"] } }], "handle": [rewrite("uri", "{http.matchers.file.relative}?p={http.request.uri.path}".into())] },
+        ])
+    );
+}
+
+// Bare words become numbers and booleans, quoted ones stay text.
+#[test]
+fn variables() {
+    check(&[
+        ("vars a 1", json!({ "handler": "vars", "a": 1 })),
+        (
+            "vars {\na 1.5\nb \"1\"\nc true\nd 1e3\ne word\nf inf\n}",
+            json!({ "handler": "vars", "a": 1.5, "b": "1", "c": true, "d": 1000, "e": "word", "f": "inf" }),
+        ),
+        ("fs mine", json!({ "handler": "vars", "fs": "mine" })),
+        ("log_skip", json!({ "handler": "vars", "log_skip": true })),
+        ("log_name a b", json!({ "handler": "vars", "access_logger_names": ["a", "b"] })),
+        (
+            "map {host} {x} {y} {\na 1 -\n~b$ two\ndefault z\n}",
+            json!({
+                "handler": "map",
+                "source": "{http.request.host}",
+                "destinations": ["{x}", "{y}"],
+                "mappings": [{ "input": "a", "outputs": [1, null] }, { "input_regexp": "b$", "outputs": ["two", null] }],
+                "defaults": ["z", ""],
+            }),
+        ),
+    ]);
+}
+
+// Directives run in Caddy's order whatever order they are written in; `route` keeps what is written.
+#[test]
+fn order() {
+    let name = |routes: &Value| -> Vec<String> {
+        let handlers = routes.as_array().unwrap().iter().flat_map(|route| route["handle"].as_array().unwrap());
+        handlers.map(|handler| handler["handler"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(
+        name(&routes("file_server\nrespond x\nheader A b\nroot /x")),
+        ["vars", "headers", "static_response", "file_server"]
+    );
+    let route = routes("route {\nrespond x\nheader A b\n}");
+    assert_eq!(name(&route[0]["handle"][0]["routes"]), ["static_response", "headers"]);
+}
+
+// Of one directive, longer paths go first, an exact path before its prefix, matched before unmatched; `vars` the other way
+// round, so that the most specific value is set last.
+#[test]
+fn order_within_a_directive() {
+    let paths = |body: &str| -> Vec<Value> {
+        routes(body).as_array().unwrap().iter().map(|route| route["match"][0]["path"][0].clone()).collect()
+    };
+    let sorted = [json!("/abc"), json!("/ab"), json!("/ab*"), json!("/ba"), Value::Null];
+    assert_eq!(paths("respond 1\nrespond /ab* 2\nrespond /ba 3\nrespond /abc 4\nrespond /ab 5"), sorted);
+    let reversed: Vec<Value> = sorted.iter().rev().cloned().collect();
+    assert_eq!(paths("vars a 1\nvars /ab* a 2\nvars /ba a 3\nvars /abc a 4\nvars /ab a 5"), reversed);
+}
+
+// Sibling handles are exclusive; handle_path is one that strips its prefix; matchers are inherited.
+#[test]
+fn routing() {
+    assert_eq!(
+        routes("@a method GET\nhandle_path /x/* {\nrespond @a hi\n}\nhandle {\nrespond no\n}"),
+        json!([
+            { "group": "group2", "match": [{ "path": ["/x/*"] }], "handle": [{ "handler": "subroute", "routes": [
+                { "handle": [{ "handler": "rewrite", "strip_path_prefix": "/x" }] },
+                { "match": [{ "method": ["GET"] }], "handle": [{ "handler": "static_response", "body": "hi" }] },
+            ] }] },
+            { "group": "group2", "handle": [{ "handler": "subroute", "routes": [
+                { "handle": [{ "handler": "static_response", "body": "no" }] },
+            ] }] },
+        ])
+    );
+}

@@ -1,0 +1,267 @@
+use causeway_config::caddyfile::{ErrorKind, Part};
+
+use super::read;
+
+/// Every message is one line that starts with the exact place.
+#[track_caller]
+fn check(cases: &[(&str, &str)]) {
+    for (source, want) in cases {
+        let error = read(source).map(|adapted| adapted.json).expect_err(source).to_string();
+        assert_eq!(error, format!("Caddyfile:{want}"), "{source:?}");
+        assert!(!error.contains('\n'));
+    }
+}
+
+#[test]
+fn directives() {
+    check(&[
+        (
+            ":80 {\n\trespnd x\n}\n",
+            "2:2: unrecognized directive: respnd (did you mean \"respond\"?); expected a directive",
+        ),
+        (":80 {\n    xyzzyx x\n}\n", "2:5: unrecognized directive: xyzzyx; expected a directive"),
+        (
+            ":80 {\n\thandle {\n\t\tfile_servr\n\t}\n}\n",
+            "3:3: parsing caddyfile tokens for 'handle': unrecognized directive: file_servr (did you mean \"file_server\"?) \
+             - are you sure your Caddyfile structure (nesting and braces) is correct?",
+        ),
+        (
+            "a.test\nrespond x\nb.test\n",
+            "3:1: unrecognized directive: b.test; expected a directive. Did you mean to define a second site? If so, you \
+             must use curly braces around each site to separate their configurations.",
+        ),
+        (":80\n reverse_proxy x", "2:2: directive 'reverse_proxy' is not built into this version"),
+        (
+            "respond {\n}\n",
+            "1:1: parsed 'respond' as a site address, but it is a known directive; directives must appear in a site block",
+        ),
+        (
+            ":80\nrespond",
+            "2:1: parsing caddyfile tokens for 'respond': wrong argument count or unexpected line ending after 'respond'",
+        ),
+        (
+            ":80\nrespond a b c",
+            "2:13: parsing caddyfile tokens for 'respond': wrong argument count or unexpected line ending after 'c'",
+        ),
+        (":80\nrespond a {\n\tbody b\n}", "3:2: parsing caddyfile tokens for 'respond': body already specified"),
+        (
+            ":80\nrespond a {\n\tbdy b\n}",
+            "3:2: parsing caddyfile tokens for 'respond': unrecognized subdirective 'bdy'; expected body, close",
+        ),
+        (
+            ":80\nheader A b {\n\tC d\n}",
+            "3:2: parsing caddyfile tokens for 'header': cannot specify headers in both arguments and block",
+        ),
+        (
+            ":80\nheader {\n\t?Etag a\n\tmatch header Etag b\n}",
+            "3:2: parsing caddyfile tokens for 'header': cannot match on response header Etag and also set a default for it",
+        ),
+        (":80\nroot", "2:1: parsing caddyfile tokens for 'root': too few arguments; must have at least a root path"),
+        (
+            ":80\nroot a b c",
+            "2:10: parsing caddyfile tokens for 'root': too many arguments; should only be a matcher and a path",
+        ),
+        (
+            ":80\nfile_server brows",
+            "2:13: parsing caddyfile tokens for 'file_server': wrong argument count or unexpected line ending after 'brows'",
+        ),
+        (
+            ":80\nfile_server {\n\tpass_thru x\n}",
+            "3:12: parsing caddyfile tokens for 'file_server': wrong argument count or unexpected line ending after 'x'",
+        ),
+        (
+            ":80\nfile_server {\n\tbrowse {\n\t\tsort weight\n\t}\n}",
+            "4:8: parsing caddyfile tokens for 'file_server': unknown sort option 'weight'",
+        ),
+        (
+            ":80\nredir * /a 500",
+            "2:12: parsing caddyfile tokens for 'redir': Redir code not in the 3xx range or 401: '500'",
+        ),
+        (
+            ":80\nredir /a",
+            "2:7: parsing caddyfile tokens for 'redir': wrong argument count or unexpected line ending after '/a'",
+        ),
+    ]);
+}
+
+#[test]
+fn matchers() {
+    check(&[
+        ("@a {\n}\n", "1:1: request matchers may not be defined globally, they must be in a site block; found @a"),
+        (
+            ":80\nrespond @a x",
+            "2:9: parsing caddyfile tokens for 'respond': unrecognized matcher name: @a; expected one defined in this block",
+        ),
+        (":80\n@a path /x\n@a path /y", "3:1: matcher is defined more than once: @a"),
+        (":80\n@a query x", "2:10: malformed query matcher token: x; must be in param=val format"),
+        (":80\n@a path_regexp", "2:4: wrong argument count or unexpected line ending after 'path_regexp'"),
+        (
+            ":80\n@a file {\n\troots x\n}",
+            "3:2: unrecognized subdirective: roots; expected root, try_files, try_policy, split_path",
+        ),
+    ]);
+    let error = read(":80\n@a pth /x").unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Unknown { name, .. } if &**name == "pth"), "{error}");
+    assert_eq!(error.position().column, 4);
+}
+
+#[test]
+fn structure() {
+    check(&[
+        ("", "1:1: unexpected EOF, expecting a site address"),
+        (":80 {\n\trespond x\n", "2:10: unexpected EOF, expecting '}'"),
+        (
+            ":80 {
+	handle
+	{
+	}
+}
+",
+            "3:2: Unexpected '{' on a new line; did you mean to place the '{' on the previous line?",
+        ),
+        (
+            ":80{\n}\n",
+            "1:1: Site addresses cannot end with a curly brace: ':80{' - put a space between the token and the brace",
+        ),
+        (
+            "a.test,b.test {\n}\n",
+            "1:1: Site addresses cannot contain a comma ',': 'a.test,b.test' - put a space after the comma to separate site addresses",
+        ),
+        ("a.test, {\n}\n", "1:9: Expected another address but had '{' - check for extra comma"),
+        (":80 {\n}\n}\n", "3:1: Unexpected '}' because no matching opening brace"),
+        (":80 {\n\thandle { respond x\n\t}\n}\n", "2:9: Unexpected next token after '{' on same line"),
+        (":80 {\n\thandle {}\n}\n", "2:9: Unexpected '{}' at end of line"),
+        (
+            ":80 {\n}\n{\n\tdebug\n}\n",
+            "3:1: server block without any key is global configuration, and if used, it must be first",
+        ),
+        ("(s) {\n}\n(s) {\n}\n", "3:1: redeclaration of previously declared snippet s"),
+        ("(a) {\n\timport a\n}\nimport a\n", "2:2: a cycle of imports exists between Caddyfile:a and Caddyfile:a"),
+        (":80\nimport", "2:1: wrong argument count or unexpected line ending after 'import'"),
+        ("&(r) {\n}\n&(r) {\n}\n", "3:1: cannot have duplicate named_routes: r"),
+        (":80 {\n\tinvoke r\n}\n", "2:9: cannot invoke named route 'r', which was not defined"),
+    ]);
+}
+
+#[test]
+fn heredocs() {
+    check(&[
+        (
+            ":80\nrespond <<\n",
+            "2:9: missing opening heredoc marker on line #2; must contain only alphanumeric characters, dashes and underscores; got empty string",
+        ),
+        (":80\nrespond <<<A\nx\nA\n", "2:9: too many '<' for heredoc on line #2; only use two, for example <<END"),
+        (
+            ":80\nrespond <<A!\nx\nA!\n",
+            "2:9: heredoc marker on line #2 must contain only alphanumeric characters, dashes and underscores; got 'A!'",
+        ),
+        (":80\nrespond <<A\nx\n", "2:9: incomplete heredoc <<A on line #2, expected ending marker A"),
+        (
+            ":80\nrespond <<A\n x\n  A\n",
+            "3:1: mismatched leading whitespace in heredoc <<A on line #3 [ x], expected whitespace [  ] to match the closing marker",
+        ),
+    ]);
+}
+
+#[test]
+fn addresses() {
+    check(&[
+        ("a.test:70000 {\n}\n", "1:1: port 70000 is out of range; expected 0 to 65535"),
+        ("a.test, b.test:-1 {\n}\n", "1:9: port -1 is out of range; expected 0 to 65535"),
+        ("a.test:http {\n}\n", "1:1: invalid port 'http': expected a number"),
+        ("wss://a.test {\n}\n", "1:1: the scheme wss:// is only supported in browsers; use https:// instead"),
+        ("http://a.test:443 {\n}\n", "1:1: [http://a.test:443] scheme and port violate convention"),
+        ("a.test {\n}\na.test {\n}\n", "3:1: ambiguous site definition: a.test"),
+        (
+            "http://a.test:81 {\n}\nhttps://b.test:81 {\n}\n",
+            "3:1: server is configured for HTTP and cannot natively multiplex HTTP and HTTPS: https://b.test:81",
+        ),
+    ]);
+}
+
+#[test]
+fn options() {
+    let unknown = read("{\n\thttp_prt 1\n}\n").unwrap_err().to_string();
+    assert!(unknown.starts_with("Caddyfile:2:2: unrecognized global option: http_prt; expected admin, "), "{unknown}");
+    check(&[
+        ("{\n\temail a@b\n}\n", "2:2: global option 'email' is not built into this version"),
+        (
+            "{\n\thttp_port x\n}\n",
+            "2:12: parsing caddyfile tokens for 'http_port': converting port 'x' to integer value: not a number",
+        ),
+        (
+            "{\n\tgrace_period 5\n}\n",
+            "2:15: parsing caddyfile tokens for 'grace_period': invalid duration '5'; expected one such as 30s, 1m30s or 2d",
+        ),
+        ("{\n\torder nope first\n}\n", "2:8: parsing caddyfile tokens for 'order': nope is not a registered directive"),
+        (
+            "{\n\tservers {\n\t\tlistener_wrappers {\n\t\t}\n\t}\n}\n",
+            "3:3: parsing caddyfile tokens for 'servers': servers option 'listener_wrappers' is not built into this version",
+        ),
+        (
+            "{\n\tservers {\n\t\tmax_header_size big\n\t}\n}\n",
+            "3:19: parsing caddyfile tokens for 'servers': invalid size 'big'; expected one such as 16KiB or 100MB",
+        ),
+        (
+            "{\n\tservers :80\n\tservers :80\n}\n",
+            "3:10: cannot have 'servers' global options with duplicate listener addresses: :80",
+        ),
+    ]);
+}
+
+// Columns count characters of the file as written: substituted values and joined lines do not move what follows.
+#[test]
+fn positions_are_the_operators() {
+    check(&[
+        (
+            ":80\nheader A \"äöü\" b c\nrespnd",
+            "3:1: unrecognized directive: respnd (did you mean \"respond\"?); expected a directive",
+        ),
+        (
+            ":80\nrespond {$HOST}{$HOST} b c",
+            "2:26: parsing caddyfile tokens for 'respond': wrong argument count or unexpected line ending after 'c'",
+        ),
+        (
+            ":80\nrespond a \\\n\tb c",
+            "3:4: parsing caddyfile tokens for 'respond': wrong argument count or unexpected line ending after 'c'",
+        ),
+        (
+            ":80\nrespond <<A\nx\nA b c",
+            "4:5: parsing caddyfile tokens for 'respond': wrong argument count or unexpected line ending after 'c'",
+        ),
+    ]);
+}
+
+// What Caddy has and this version lacks is told apart from what nobody has.
+#[test]
+fn not_built_is_a_kind_of_its_own() {
+    let error = read(":80\ntemplates").unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::NotBuilt(Part::Directive, "templates".into()));
+}
+
+// Caddy ends a message with the line of the mistake, then with those where the directives around it end.
+#[test]
+fn caddys_words() {
+    let cases = [
+        (
+            ":80\nrespond",
+            "parsing caddyfile tokens for 'respond': wrong argument count or unexpected line ending after 'respond', at Caddyfile:2",
+        ),
+        (
+            ":80 {\nhandle {\nrespnd\n}\n}",
+            "parsing caddyfile tokens for 'handle': unrecognized directive: respnd - are you sure your Caddyfile structure (nesting and braces) is correct?, at Caddyfile:4",
+        ),
+        (
+            ":80 {\nhandle {\nroot\n}\n}",
+            "parsing caddyfile tokens for 'handle': parsing caddyfile tokens for 'root': too few arguments; must have at least a root path, at Caddyfile:3, at Caddyfile:4",
+        ),
+        ("{\nnope\n}", "Caddyfile:2: unrecognized global option: nope"),
+        (
+            "a\nb",
+            "Caddyfile:2: unrecognized directive: b\nDid you mean to define a second site? If so, you must use curly braces around each site to separate their configurations.",
+        ),
+    ];
+    for (source, want) in cases {
+        assert_eq!(read(source).unwrap_err().caddy_message(), want, "{source:?}");
+    }
+}

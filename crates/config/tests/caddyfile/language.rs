@@ -1,0 +1,190 @@
+use causeway_config::caddyfile::{Directives, Error, Order, Output, Route, Syntax, adapt};
+use serde_json::{Value, json};
+
+use super::{handlers, json, read, routes};
+
+/// The body of the only `respond`.
+#[track_caller]
+fn check(cases: &[(&str, &str, &str)]) {
+    for (why, source, want) in cases {
+        assert_eq!(handlers(source)[0]["body"], **want, "{why}: {source:?}");
+    }
+}
+
+// Quotes keep white space; in double quotes only `\"` is an escape; backticks escape nothing; a comment starts a word; a
+// backslash before a line break joins lines, and before `<<` keeps a heredoc from starting.
+#[test]
+fn words() {
+    check(&[
+        ("double quotes", "respond \"a b\"", "a b"),
+        ("escaped quote, other backslashes stay", r#"respond "a \"b\" \n""#, r#"a "b" \n"#),
+        ("backticks", "respond `a \\\" b`", "a \\\" b"),
+        ("quotes over lines", "respond \"a\nb\"", "a\nb"),
+        ("a hash inside a word", "respond a#b # comment", "a#b"),
+        ("joined lines", "respond \\\n\tx", "x"),
+        ("carriage returns", "respond x\r", "x"),
+        ("quoted brace", "respond \"{\"", "{"),
+        ("escaped heredoc", "respond \\<<A", "<<A"),
+        ("heredoc without indentation", "respond <<A\nx\n\ny\nA", "x\n\ny"),
+        ("heredoc indented like its marker", "respond <<A\n\t\tx\n\t\t\ty\n\t\tA", "x\n\ty"),
+        ("heredoc with carriage returns", "respond <<A\r\nx\r\nA", "x"),
+        ("braces in a placeholder", "respond {http.request.uri}", "{http.request.uri}"),
+    ]);
+}
+
+// {$NAME} is replaced before words are split; a default follows a colon; what is unset is empty; values are not looked
+// into again.
+#[test]
+fn environment() {
+    check(&[
+        ("set", "respond {$HOST}", "a.test"),
+        ("inside a word", "respond <{$HOST}>", "<a.test>"),
+        ("default", "respond {$NONE:fall back}", "fall"),
+        ("default unused", "respond {$HOST:b}", "a.test"),
+        ("set to nothing beats the default", "respond \"{$EMPTY:b}.\"", "."),
+        ("unset", "respond \"[{$NONE}]\"", "[]"),
+        ("quoted words stay one", "respond \"{$TWO_WORDS}\"", "one two"),
+        ("nameless", "respond {$}", "{$}"),
+    ]);
+    assert_eq!(handlers("header {$TWO_WORDS}")[0]["response"]["set"], json!({ "One": ["two"] }));
+    assert_eq!(handlers("respond {$TWO_LINES}").as_array().unwrap().len(), 2, "a value may bring lines");
+}
+
+#[test]
+fn short_placeholders() {
+    check(&[
+        ("plain", "respond {host}:{port}", "{http.request.host}:{http.request.port}"),
+        (
+            "odd characters",
+            "respond {?query}{%path}",
+            "{http.request.uri.prefixed_query}{http.request.uri.path_escaped}",
+        ),
+        ("families", "respond {header.X-A}{re.a.1}", "{http.request.header.X-A}{http.regexp.a.1}"),
+        ("no dots where none belong", "respond {header.a.b}", "{header.a.b}"),
+        ("unknown", "respond {nothing}", "{nothing}"),
+        ("nested brace", "respond {{host}}", "{{http.request.host}}"),
+    ]);
+}
+
+// A file with one site may leave its braces out; a comma lets addresses go on over lines.
+#[test]
+fn site_blocks() {
+    assert_eq!(json(":80\nrespond x"), json(":80 {\n\trespond x\n}\n"));
+    assert_eq!(json("http://a.test,\nhttp://b.test {\n}\n"), json("http://a.test http://b.test {\n}\n"));
+    assert_eq!(json("\u{feff}:80\nrespond x"), json(":80\nrespond x"), "a byte order mark is skipped");
+    assert_eq!(json(":80\n{\nrespond x\n}"), json(":80\nrespond x"), "only a site's brace may stand on the next line");
+    assert_eq!(json(" \n"), json!({}));
+    assert_eq!(json("{\n\tdebug\n}\n"), json!({ "logging": { "logs": { "default": { "level": "DEBUG" } } } }));
+}
+
+// import of a snippet: arguments by number or range, blocks whole or by name.
+#[test]
+fn snippets() {
+    let site = |snippet: &str, body: &str| json(&format!("(s) {{\n{snippet}\n}}\n:80 {{\n{body}\n}}\n"));
+    let plain = |body: &str| json(&format!(":80 {{\n{body}\n}}\n"));
+    let cases = [
+        ("respond x", "import s", "respond x"),
+        ("respond {args[0]}-{args[1]}", "import s a b", "respond a-b"),
+        ("respond {args[:]}", "import s a 404", "respond a 404"),
+        ("header {args[1:]}", "import s a B c", "header B c"),
+        ("respond {args.0}", "import s a", "respond a"),
+        ("respond \"{args[7]}\"", "import s a", "respond \"{args[7]}\""),
+        ("header {\n{block}\n}", "import s {\nA b\n-C\n}", "header {\nA b\n-C\n}"),
+        ("handle {\n{block}\n}", "import s", "handle {\n}"),
+        ("{blocks.one}\n{blocks.two}", "import s {\ntwo {\nheader A b\n}\n}", "header A b"),
+        ("header A {blocks.value}", "import s {\nvalue b\n}", "header A\nb"),
+    ];
+    for (snippet, body, same) in cases {
+        if same == "header A\nb" {
+            // Words of a block never join a line of the snippet.
+            let error = read(&format!("(s) {{\n{snippet}\n}}\n:80 {{\n{body}\n}}\n")).unwrap_err();
+            assert_eq!(error.position().to_string(), "Caddyfile:6:7");
+            continue;
+        }
+        assert_eq!(site(snippet, body), plain(same), "{snippet:?} {body:?}");
+    }
+    let whole = "(s) {\nhttp://{args[0]} {\nrespond {args[0]}\n}\n}\nimport s a\nimport s b\n";
+    assert_eq!(json(whole), json("http://a {\nrespond a\n}\nhttp://b {\nrespond b\n}\n"));
+}
+
+const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/caddyfile/files/Caddyfile");
+
+fn from_files(source: &str) -> Result<Value, Error> {
+    adapt(source, FILES, &Directives::standard(), &|_| None).map(|adapted| adapted.json)
+}
+
+// import of files: relative to the importing file, one wildcard, snippets that they define.
+#[test]
+fn files() {
+    let plain = |body: &str| from_files(&format!(":80 {{\n{body}\n}}\n")).unwrap();
+    assert_eq!(plain("import answer.conf a 404"), plain("respond a 404"));
+    assert_eq!(plain("import ans*.conf a 404"), plain("respond a 404"));
+    assert_eq!(from_files("import snip*\n:80 {\nimport twice x\n}\n").unwrap(), plain("header A x\nheader B x"));
+    let error = from_files("import loop.conf\n").unwrap_err().to_string();
+    assert!(error.contains("/loop.conf:1:1: a cycle of imports exists between "), "{error}");
+    let error = from_files(":80\nimport absent.conf\n").unwrap_err().to_string();
+    assert!(error.ends_with("Caddyfile:2:8: File to import not found: absent.conf"), "{error}");
+    let adapted = adapt(":80\nimport absent*\n", FILES, &Directives::standard(), &|_| None).unwrap();
+    assert_eq!(adapted.warnings.len(), 1, "a pattern may match nothing, but that is told");
+}
+
+// The files that a site comes from are hidden from its file server, however deep the import.
+#[test]
+fn imported_files_are_hidden() {
+    let json = from_files(":80 {\nfile_server\nimport answer.conf a 200\n}\n").unwrap();
+    let text = json.to_string();
+    assert!(text.contains("tests/caddyfile/files/Caddyfile\""), "{text}");
+    assert!(text.contains("tests/caddyfile/files/answer.conf\""), "{text}");
+}
+
+// A directive of one's own: its place in the order, matchers and errors as for any other.
+#[test]
+fn registered_directives() {
+    let mut directives = Directives::standard();
+    let greet = Syntax::Handler(|d| {
+        let name = d.require()?.text.to_string();
+        d.end()?;
+        Ok(json!({ "handler": "greet", "name": name }))
+    });
+    let pair = Syntax::Custom(|d| {
+        let route = |name: &str| Route::new(None, json!({ "handler": name }));
+        d.end()?;
+        Ok(vec![Output::Routes(vec![route("one"), route("two")])])
+    });
+    directives.register("greet", Order::Before("header"), greet).unwrap();
+    directives.register("pair", Order::Unordered, pair).unwrap();
+    directives.register("encode", Order::Last, pair).unwrap();
+    assert!(directives.register("respond", Order::Last, greet).is_err(), "taken");
+    assert!(directives.register("other", Order::After("nothing"), greet).is_err(), "no such neighbour");
+
+    let adapt = |source: &str| adapt(source, "Caddyfile", &directives, &|_| None);
+    let names = |source: &str| {
+        let json = adapt(source).unwrap().json;
+        let routes = json["apps"]["http"]["servers"]["srv0"]["routes"].as_array().unwrap().clone();
+        let handlers = routes.iter().flat_map(|route| route["handle"].as_array().unwrap().clone());
+        handlers.map(|handler| handler["handler"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(":80\nheader A b\ngreet /x you\nrespond x"), ["greet", "headers", "static_response"]);
+    assert_eq!(names(":80\nrespond x\nencode"), ["one", "two", "static_response"], "it keeps Caddy's place");
+    assert_eq!(adapt(":80\ngreet").unwrap_err().position().column, 1);
+    let error = adapt(":80\npair").unwrap_err().to_string();
+    assert!(error.starts_with("Caddyfile:2:1: directive 'pair' is not an ordered HTTP handler"), "{error}");
+    assert_eq!(names("{\norder pair first\n}\n:80 {\npair\nrespond x\n}"), ["one", "two", "static_response"]);
+}
+
+// What Caddy overlooks is accepted, with a warning.
+#[test]
+fn overlooked_words_are_warned_of() {
+    let adapted = read(":80\nheader A b c surplus\nrespond x").unwrap();
+    let warnings: Vec<_> = adapted.warnings.iter().map(|warning| warning.at.to_string()).collect();
+    assert_eq!(warnings, ["Caddyfile:2:14"]);
+}
+
+#[test]
+fn named_routes() {
+    let json = json("&(r) {\nrespond x\n}\n:80 {\ninvoke r\n}\n");
+    let server = &json["apps"]["http"]["servers"]["srv0"];
+    assert_eq!(server["named_routes"], json!({ "r": { "handle": [{ "handler": "static_response", "body": "x" }] } }));
+    assert_eq!(server["routes"][0]["handle"], json!([{ "handler": "invoke", "name": "r" }]));
+    assert_eq!(routes("handle {\n}"), json!([{ "handle": [{ "handler": "subroute" }] }]));
+}

@@ -1,0 +1,79 @@
+use serde_json::{Value, json};
+
+use super::routes;
+
+/// The matcher set that a definition gives.
+#[track_caller]
+fn check(cases: &[(&str, Value)]) {
+    for (definition, want) in cases {
+        // Inside `route`, because a host matcher at the top would be wrapped.
+        let routes = routes(&format!("route {{\n@m {definition}\nrespond @m x\n}}"));
+        assert_eq!(routes[0]["handle"][0]["routes"][0]["match"], json!([want]), "{definition}");
+    }
+}
+
+#[test]
+fn each_kind() {
+    check(&[
+        ("path /a /b*", json!({ "path": ["/a", "/b*"] })),
+        ("host a.test b.test", json!({ "host": ["a.test", "b.test"] })),
+        ("method GET HEAD", json!({ "method": ["GET", "HEAD"] })),
+        ("header x-a 1", json!({ "header": { "X-A": ["1"] } })),
+        ("header !X-A", json!({ "header": { "X-A": null } })),
+        ("query a=1 a=2 b=", json!({ "query": { "a": ["1", "2"], "b": [""] } })),
+        ("protocol https", json!({ "protocol": "https" })),
+        ("path_regexp ^/a", json!({ "path_regexp": { "name": "m", "pattern": "^/a" } })),
+        ("path_regexp own ^/a", json!({ "path_regexp": { "name": "own", "pattern": "^/a" } })),
+        ("header_regexp X ^a", json!({ "header_regexp": { "X": { "name": "m", "pattern": "^a" } } })),
+        ("vars {x} 1 2", json!({ "vars": { "{x}": ["1", "2"] } })),
+        ("vars_regexp v x ^1", json!({ "vars_regexp": { "x": { "name": "v", "pattern": "^1" } } })),
+        ("remote_ip 10.0.0.0/8", json!({ "remote_ip": { "ranges": ["10.0.0.0/8"] } })),
+        (
+            "client_ip private_ranges",
+            json!({ "client_ip": { "ranges": ["192.168.0.0/16", "172.16.0.0/12", "10.0.0.0/8", "127.0.0.1/8", "fd00::/8", "::1"] } }),
+        ),
+        ("tls early_data", json!({ "tls": { "handshake_complete": false } })),
+        (
+            "file a {\ntry_files b\ntry_policy first_exist\nroot /x\nsplit_path .php\n}",
+            json!({ "file": {
+            "try_files": ["a", "b"], "try_policy": "first_exist", "root": "/x", "split_path": [".php"],
+        } }),
+        ),
+        ("expression {path} == \"/a\"", json!({ "expression": "{http.request.uri.path} == \"/a\"" })),
+        (
+            "expression `{path} == \"/a\"`",
+            json!({ "expression": { "expr": "{http.request.uri.path} == \"/a\"", "name": "m" } }),
+        ),
+        ("`{method} == 'GET'`", json!({ "expression": { "expr": "{http.request.method} == 'GET'", "name": "m" } })),
+    ]);
+}
+
+// The lines of a block must all match; several lines of a kind are one matcher.
+#[test]
+fn blocks_merge_lines_of_a_kind() {
+    check(&[
+        ("{\npath /a\nmethod GET\npath /b\n}", json!({ "path": ["/a", "/b"], "method": ["GET"] })),
+        ("{\nheader A 1\nheader a 2\nheader B 3\n}", json!({ "header": { "A": ["1", "2"], "B": ["3"] } })),
+        ("{\n}", json!({})),
+    ]);
+}
+
+// Each `not` is one set that must not match; inside, regular expressions have no name.
+#[test]
+fn not() {
+    check(&[
+        ("not path /a /b", json!({ "not": [{ "path": ["/a", "/b"] }] })),
+        ("not {\npath /a\nmethod GET\n}", json!({ "not": [{ "path": ["/a"], "method": ["GET"] }] })),
+        ("{\nnot path /a\nnot method GET\n}", json!({ "not": [{ "path": ["/a"] }, { "method": ["GET"] }] })),
+        ("not path_regexp x", json!({ "not": [{ "path_regexp": { "pattern": "x" } }] })),
+        ("not not path /a", json!({ "not": [{ "not": [{ "path": ["/a"] }] }] })),
+    ]);
+}
+
+#[test]
+fn tokens_after_a_directive() {
+    let matchers = |body: &str| routes(body)[0].get("match").cloned();
+    assert_eq!(matchers("respond * x"), None);
+    assert_eq!(matchers("respond /a x"), Some(json!([{ "path": ["/a"] }])));
+    assert_eq!(matchers("respond a/b"), None);
+}

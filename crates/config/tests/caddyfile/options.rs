@@ -1,0 +1,85 @@
+use serde_json::{Value, json};
+
+use super::{json, server};
+
+/// The HTTP app without its servers.
+fn http(options: &str) -> Value {
+    let mut app = json(&format!("{{\n{options}\n}}\n:99 {{\n}}\n"))["apps"]["http"].clone();
+    app.as_object_mut().unwrap().remove("servers");
+    app
+}
+
+#[test]
+fn http_app() {
+    assert_eq!(http("http_port 8080\nhttps_port 8443"), json!({ "http_port": 8080, "https_port": 8443 }));
+    assert_eq!(http("grace_period 1m30s"), json!({ "grace_period": 90_000_000_000_u64 }));
+    assert_eq!(http("shutdown_delay 1.5d"), json!({ "shutdown_delay": 129_600_000_000_000_u64 }));
+    assert_eq!(http("grace_period 0"), json!({}));
+    assert_eq!(http("metrics {\nper_host\n}"), json!({ "metrics": { "per_host": true } }));
+}
+
+#[test]
+fn admin() {
+    let admin = |options: &str| json(&format!("{{\n{options}\n}}\n"))["admin"].clone();
+    assert_eq!(admin("admin off"), json!({ "disabled": true }));
+    assert_eq!(admin("admin"), json!({ "listen": "localhost:2019" }));
+    assert_eq!(
+        admin("admin :2020 {\nenforce_origin\norigins a b\n}"),
+        json!({ "listen": ":2020", "enforce_origin": true, "origins": ["a", "b"] })
+    );
+    assert_eq!(admin("persist_config off"), json!({ "config": { "persist": false } }));
+}
+
+#[test]
+fn default_bind() {
+    let listen = |source: &str| server(source)["listen"].clone();
+    assert_eq!(listen("{\ndefault_bind 127.0.0.1\n}\n:80 {\n}\n"), json!(["127.0.0.1:80"]));
+    assert_eq!(listen("{\ndefault_bind 127.0.0.1\n}\n:80 {\nbind ::1\n}\n"), json!(["[::1]:80"]));
+}
+
+#[test]
+fn per_server() {
+    let members = |options: &str| {
+        let mut server = server(&format!("{{\nservers {{\n{options}\n}}\n}}\n:80 {{\n}}\n"));
+        server.as_object_mut().unwrap().remove("listen");
+        server
+    };
+    assert_eq!(
+        members("timeouts {\nread_body 1s\nread_header 2s\nwrite 3s\nidle 4m\nread_body_idle 5s 100\n}"),
+        json!({
+            "read_timeout": 1_000_000_000, "read_header_timeout": 2_000_000_000, "write_timeout": 3_000_000_000_u64,
+            "idle_timeout": 240_000_000_000_u64, "read_idle_timeout": 5_000_000_000_u64, "read_min_rate": 100,
+        })
+    );
+    assert_eq!(members("max_header_size 16KiB"), json!({ "max_header_bytes": 16384 }));
+    assert_eq!(members("max_header_size 2MB"), json!({ "max_header_bytes": 2_000_000 }));
+    assert_eq!(members("protocols h1 h2"), json!({ "protocols": ["h1", "h2"] }));
+    assert_eq!(members("log_credentials"), json!({ "logs": { "should_log_credentials": true } }));
+    assert_eq!(
+        members("trusted_proxies static 10.0.0.0/8\ntrusted_proxies_strict"),
+        json!({ "trusted_proxies": { "source": "static", "ranges": ["10.0.0.0/8"] }, "trusted_proxies_strict": 1 })
+    );
+}
+
+// Options for a listener beat those for all, and may rename the server.
+#[test]
+fn options_of_a_listener() {
+    let source = "{\nservers {\nenable_full_duplex\n}\nservers :81 {\nname side\n}\n}\n:80 {\n}\n:81 {\n}\n";
+    assert_eq!(
+        json(source)["apps"]["http"]["servers"],
+        json!({ "srv0": { "listen": [":80"], "enable_full_duplex": true }, "side": { "listen": [":81"] } })
+    );
+}
+
+#[test]
+fn order() {
+    let first = |option: &str| {
+        server(&format!("{{\n{option}\n}}\n:80 {{\nheader A b\nrespond x\n}}\n"))["routes"][0]["handle"][0]["handler"]
+            .clone()
+    };
+    assert_eq!(first("debug"), "headers");
+    assert_eq!(first("order respond first"), "static_response");
+    assert_eq!(first("order respond before header"), "static_response");
+    assert_eq!(first("order header last"), "static_response");
+    assert_eq!(first("order header after respond"), "static_response");
+}
