@@ -1,1 +1,33 @@
-//! Built-in handlers and matchers
+//! Built-in handlers and matchers, under the names and with the JSON that Caddy gives them.
+//!
+//! In reading order:
+//! - [`matchers`]: conditions of routes
+//! - [`static_response`], [`error`]: answers from the configuration itself
+//! - [`headers`], [`rewrite`], [`vars`]: changes to the request, the answer and what handlers leave for each other
+//! - [`subroute`]: routes within a route
+//! - [`glob`], [`rendered`]: patterns and strings that they share
+//!
+//! This room never sees a socket and never asks for the protocol version.
+
+pub mod error;
+mod glob;
+pub mod headers;
+pub mod matchers;
+mod rendered;
+pub mod rewrite;
+pub mod static_response;
+pub mod subroute;
+pub mod vars;
+
+use causeway_pipeline::Registry;
+
+/// Adds every module of this crate.
+pub fn register(registry: &mut Registry) {
+    matchers::register(registry);
+    registry.handler("error", error::make);
+    registry.handler("headers", headers::make);
+    registry.handler("rewrite", rewrite::make);
+    registry.handler("static_response", static_response::make);
+    registry.handler("subroute", subroute::make);
+    registry.handler("vars", vars::make);
+}

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context as Task, Poll, Wake, Waker};
+use std::task::{Context as Task, Wake, Waker};
 use std::time::Duration;
 
 use causeway_message::StatusCode;
@@ -111,9 +111,9 @@ impl Kit {
     /// Not a failure: the exchange that waits.
     #[track_caller]
     pub fn send_pending(&mut self, request: &Request) -> Result<Answer, Pending> {
-        let mut cx = match self.prepare(request) {
-            Ok(cx) => cx,
-            Err(answer) => return Ok(answer),
+        let Some(mut cx) = self.prepare(request) else {
+            // What the engine answers to a target with a bad escape.
+            return Ok(Answer { status: 400, ..Answer::default() });
         };
         let verdict = route::run(&mut cx);
         let pending = Pending { cx, is_head: request.is_head() };
@@ -129,7 +129,7 @@ impl Kit {
     /// When it waits for what will never come.
     #[track_caller]
     pub fn run(&mut self, request: &Request) {
-        let Ok(mut cx) = self.prepare(request) else { return };
+        let Some(mut cx) = self.prepare(request) else { return };
         let mut verdict = route::run(&mut cx);
         while let Verdict::Waiting = verdict {
             verdict = self.poll(&mut cx);
@@ -138,7 +138,7 @@ impl Kit {
         self.spares.push(cx.recycle());
     }
 
-    fn prepare(&mut self, request: &Request) -> Result<Context, Answer> {
+    fn prepare(&mut self, request: &Request) -> Option<Context> {
         let mut spare = self.spares.pop().unwrap_or_else(|| {
             let worker: Rc<dyn Worker> = self.worker.clone();
             Spare::new(worker, Rc::clone(&self.vacant))
@@ -162,11 +162,11 @@ impl Kit {
                     BodyEnding::Failed(fault) => cx.mailbox().fail(fault),
                     BodyEnding::Open => {}
                 }
-                Ok(cx)
+                Some(cx)
             }
             Err((spare, _)) => {
                 self.spares.push(spare);
-                Err(Answer { status: 400, ..Answer::default() })
+                None
             }
         }
     }
@@ -261,7 +261,7 @@ impl Pending {
         let mut reader = Reader::new(response.body);
         if !self.is_head && !is_bare(response.status) {
             let mut task = Task::from_waker(&kit.waker);
-            while let Poll::Pending = reader.poll(&mut answer, &mut task) {
+            while reader.poll(&mut answer, &mut task).is_pending() {
                 kit.make_happen();
             }
         }

@@ -31,7 +31,7 @@ struct Placed {
 #[derive(Clone)]
 pub(crate) enum Piece {
     Content(Vec<u8>),
-    Trailers(FieldMap),
+    Trailers(Box<FieldMap>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -116,7 +116,7 @@ impl Request {
             NameRef::parse(name.as_bytes()).expect("a name"),
             FieldValue::parse(value.as_bytes()).expect("a value"),
         );
-        self.body.push(Piece::Trailers(fields));
+        self.body.push(Piece::Trailers(Box::new(fields)));
         self
     }
 
@@ -192,7 +192,7 @@ impl Request {
     pub(crate) fn frames(&self) -> impl Iterator<Item = Frame> {
         self.body.iter().map(|piece| match piece {
             Piece::Content(octets) => Frame::Chunk(Chunk::from(octets.clone())),
-            Piece::Trailers(fields) => Frame::Trailers(Box::new(fields.clone())),
+            Piece::Trailers(fields) => Frame::Trailers(fields.clone()),
         })
     }
 }

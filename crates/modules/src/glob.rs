@@ -1,0 +1,267 @@
+//! Patterns with wildcards, compared without allocating.
+//!
+//! [`Glob`] is Go's `path.Match`, which Caddy uses for paths and hidden files: `*` is any run without a slash, `?` one character but
+//! a slash, `[a-z]` and `[^a-z]` a class, `\` takes the next character as it is. [`Affix`] is Caddy's quick form for header
+//! values: a `*` at the start, at the end, or at both.
+
+/// A value pattern with at most a leading and a trailing `*`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Affix<'p> {
+    Any,
+    Exact(&'p [u8]),
+    Prefix(&'p [u8]),
+    Suffix(&'p [u8]),
+    Contains(&'p [u8]),
+}
+
+impl<'p> Affix<'p> {
+    pub(crate) fn of(pattern: &'p [u8]) -> Self {
+        match pattern {
+            b"*" => Self::Any,
+            [b'*', inner @ .., b'*'] => Self::Contains(inner),
+            [b'*', rest @ ..] => Self::Suffix(rest),
+            [rest @ .., b'*'] => Self::Prefix(rest),
+            _ => Self::Exact(pattern),
+        }
+    }
+
+    pub(crate) fn matches(self, text: &[u8]) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Exact(want) => text == want,
+            Self::Prefix(want) => text.starts_with(want),
+            Self::Suffix(want) => text.ends_with(want),
+            Self::Contains(want) => memchr::memmem::find(text, want).is_some(),
+        }
+    }
+
+    pub(crate) fn matches_any_case(self, text: &[u8]) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Exact(want) => text.eq_ignore_ascii_case(want),
+            Self::Prefix(want) => text.get(..want.len()).is_some_and(|start| start.eq_ignore_ascii_case(want)),
+            Self::Suffix(want) => {
+                text.len().checked_sub(want.len()).is_some_and(|at| text[at..].eq_ignore_ascii_case(want))
+            }
+            Self::Contains(want) => {
+                want.is_empty() || text.windows(want.len()).any(|part| part.eq_ignore_ascii_case(want))
+            }
+        }
+    }
+}
+
+/// What a pattern's plain characters and wildcards are compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Space {
+    /// The text as it is.
+    Plain,
+    /// The text as it is, letters in any case.
+    AnyCase,
+    /// The text is a raw path. `%xy` in the pattern means that very escape, `%*` a run that may hold an escaped slash;
+    /// everything else is compared with the decoded octets, in any case.
+    Escaped,
+}
+
+/// One element of the text: an octet, or an escape that stands for one.
+struct Unit {
+    octet: u8,
+    len: usize,
+}
+
+fn unit(text: &[u8], space: Space) -> Option<Unit> {
+    let octet = *text.first()?;
+    if space == Space::Escaped
+        && octet == b'%'
+        && let [_, high, low, ..] = *text
+        && let (Some(high), Some(low)) = (hex(high), hex(low))
+    {
+        return Some(Unit { octet: high << 4 | low, len: 3 });
+    }
+    Some(Unit { octet, len: 1 })
+}
+
+pub(crate) fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|value| value as u8)
+}
+
+/// Whether the whole text matches the whole pattern. A malformed pattern (an open class) matches nothing. O(pattern × text).
+///
+/// On a mismatch only the last run is lengthened: with runs that all stop at a slash the shortest earlier run leaves the
+/// later ones the most to try.
+pub(crate) fn glob(pattern: &[u8], text: &[u8], space: Space) -> bool {
+    let (mut p, mut t) = (0, 0);
+    // Where to go on when the last run takes one element more: behind its wildcard, at this place of the text.
+    let mut run: Option<(usize, usize, bool)> = None;
+    loop {
+        let step = match pattern.get(p) {
+            None if t == text.len() => return true,
+            None => None,
+            Some(b'*') => {
+                p += 1;
+                run = Some((p, t, false));
+                continue;
+            }
+            Some(b'%') if space == Space::Escaped && pattern.get(p + 1) == Some(&b'*') => {
+                p += 2;
+                run = Some((p, t, true));
+                continue;
+            }
+            Some(_) => single(&pattern[p..], &text[t..], space),
+        };
+        if let Some((of_pattern, of_text)) = step {
+            p += of_pattern;
+            t += of_text;
+            continue;
+        }
+        let Some((behind, at, raw)) = run else { return false };
+        let Some(next) = unit(&text[at..], space) else { return false };
+        if next.octet == b'/' && !(raw && next.len == 3) {
+            return false;
+        }
+        t = at + next.len;
+        p = behind;
+        run = Some((behind, t, raw));
+    }
+}
+
+/// Compares one element that is no run; answers how much of pattern and text it took.
+fn single(pattern: &[u8], text: &[u8], space: Space) -> Option<(usize, usize)> {
+    if let (Space::Escaped, [b'%', high, low, ..]) = (space, pattern) {
+        return match text {
+            [b'%', h, l, ..] if h.eq_ignore_ascii_case(high) && l.eq_ignore_ascii_case(low) => Some((3, 3)),
+            _ => None,
+        };
+    }
+    let got = unit(text, space)?;
+    match pattern {
+        [b'?', ..] => (got.octet != b'/').then(|| (1, char_len(text, got, space))),
+        [b'[', class @ ..] => {
+            let (taken, matches) = in_class(class, got.octet, space)?;
+            (matches && got.octet != b'/').then_some((taken + 1, got.len))
+        }
+        [b'\\', want, ..] => same(*want, got.octet, space).then_some((2, got.len)),
+        [want, ..] => same(*want, got.octet, space).then_some((1, got.len)),
+        [] => None,
+    }
+}
+
+/// A character of UTF-8 is one to `?`, however many octets it has.
+fn char_len(text: &[u8], first: Unit, space: Space) -> usize {
+    let more = match first.octet {
+        0xc2..=0xdf => 1,
+        0xe0..=0xef => 2,
+        0xf0..=0xf4 => 3,
+        _ => 0,
+    };
+    let mut len = first.len;
+    for _ in 0..more {
+        match unit(&text[len..], space) {
+            Some(next) if next.octet & 0xc0 == 0x80 => len += next.len,
+            _ => return first.len,
+        }
+    }
+    len
+}
+
+fn same(want: u8, got: u8, space: Space) -> bool {
+    want == got || (space != Space::Plain && want.eq_ignore_ascii_case(&got))
+}
+
+/// Octets of the class behind its `[`, the `]` included, and whether it holds `got`; `None` for an open or empty one.
+fn in_class(class: &[u8], got: u8, space: Space) -> Option<(usize, bool)> {
+    let negated = class.first() == Some(&b'^');
+    let mut at = usize::from(negated);
+    let (mut found, mut members) = (false, 0);
+    loop {
+        if *class.get(at)? == b']' && members > 0 {
+            return Some((at + 1, found != negated));
+        }
+        let (low, behind) = member(class, at)?;
+        at = behind;
+        let mut high = low;
+        if class.get(at) == Some(&b'-') {
+            (high, at) = member(class, at + 1)?;
+        }
+        members += 1;
+        let range = low..=high;
+        found |= range.contains(&got);
+        if space != Space::Plain {
+            found |= range.contains(&got.to_ascii_lowercase()) || range.contains(&got.to_ascii_uppercase());
+        }
+    }
+}
+
+fn member(class: &[u8], at: usize) -> Option<(u8, usize)> {
+    match *class.get(at)? {
+        b'\\' => Some((*class.get(at + 1)?, at + 2)),
+        b'-' | b']' => None,
+        octet => Some((octet, at + 1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Go, package path, func Match.
+    #[test]
+    fn path_match() {
+        for (pattern, text, want) in [
+            ("abc", "abc", true),
+            ("*", "abc", true),
+            ("*c", "abc", true),
+            ("a*", "ab/c", false),
+            ("a*/b", "abc/b", true),
+            ("a*b*c*d*e*", "axbxcxdxe", true),
+            ("a*b*c*d*e*/f", "axbxcxdxexxx/f", true),
+            ("a*b*c*d*e*/f", "axbxcxdxexxx/fff", false),
+            ("a*b?c*x", "abxbbxdbxebxczzx", true),
+            ("a*b?c*x", "abxbbxdbxebxczzy", false),
+            ("ab[c]", "abc", true),
+            ("ab[b-d]", "abc", true),
+            ("ab[e-g]", "abc", false),
+            ("ab[^c]", "abc", false),
+            ("ab[^e-g]", "abc", true),
+            ("a\\*b", "a*b", true),
+            ("a\\*b", "ab", false),
+            ("a?b", "a\u{263a}b", true),
+            ("a???b", "a\u{263a}b", false),
+            ("a?b", "a/b", false),
+            ("a*b", "a/b", false),
+            ("[\\]a]", "]", true),
+            ("[\\-x]", "-", true),
+            ("[]a]", "]", false),
+            ("[", "a", false),
+            ("[a", "a", false),
+            ("[-]", "-", false),
+            ("", "", true),
+            ("*", "", true),
+            ("", "a", false),
+        ] {
+            assert_eq!(glob(pattern.as_bytes(), text.as_bytes(), Space::Plain), want, "{pattern:?} {text:?}");
+        }
+        assert!(glob(b"/A[b-c]*", b"/aBx", Space::AnyCase) && !glob(b"/A*", b"/ax", Space::Plain));
+    }
+
+    #[test]
+    fn affixes() {
+        for (pattern, text, want) in [
+            ("*", "", true),
+            ("a", "a", true),
+            ("a", "A", false),
+            ("a*", "ab", true),
+            ("*b", "ab", true),
+            ("*b", "ba", false),
+            ("*b*", "abc", true),
+            ("**", "", true),
+            ("abc*", "ab", false),
+            ("*abc", "bc", false),
+            ("a*c", "abc", false),
+        ] {
+            let affix = Affix::of(pattern.as_bytes());
+            assert_eq!(affix.matches(text.as_bytes()), want, "{pattern:?} {text:?}");
+            let any_case = affix.matches_any_case(text.to_uppercase().as_bytes());
+            assert_eq!(any_case, want || text == "A", "{pattern:?} {text:?}");
+        }
+    }
+}

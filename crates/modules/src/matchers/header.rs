@@ -1,0 +1,72 @@
+//! `header`: for each named field one of the values must match one of the patterns.
+
+use std::collections::BTreeMap;
+
+use causeway_message::{FieldName, names};
+use causeway_pipeline::{Build, BuildError, Context, Fault, Matcher, Template};
+use serde_json::Value;
+
+use crate::glob::Affix;
+use crate::rendered::Rendered;
+
+struct HeaderMatcher(Box<[Condition]>);
+
+struct Condition {
+    name: FieldName,
+    wanted: Wanted,
+}
+
+enum Wanted {
+    /// `null`: there must be no such field.
+    Absent,
+    /// `[]`: there must be one.
+    Present,
+    /// One value must match one of these.
+    Patterns(Box<[Template]>),
+}
+
+/// Makes the matcher from an object of lists of patterns, with a `*` at the start, the end or both.
+///
+/// # Errors
+/// When a name is no field name.
+pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
+    let written: BTreeMap<String, Option<Vec<String>>> = build.parse(value)?;
+    let mut conditions = Vec::with_capacity(written.len());
+    for (name, patterns) in written {
+        let Some(name) = FieldName::parse(&name) else { return Err(build.refuse(name, "a field name")) };
+        let wanted = match patterns {
+            None => Wanted::Absent,
+            Some(patterns) if patterns.is_empty() => Wanted::Present,
+            Some(patterns) => Wanted::Patterns(patterns.iter().map(|pattern| build.template(pattern)).collect()),
+        };
+        conditions.push(Condition { name, wanted });
+    }
+    Ok(Box::new(HeaderMatcher(conditions.into())))
+}
+
+impl Matcher for HeaderMatcher {
+    fn matches(&self, cx: &mut Context) -> Result<bool, Fault> {
+        Ok(self.0.iter().all(|condition| condition.holds(cx)))
+    }
+}
+
+impl Condition {
+    fn holds(&self, cx: &mut Context) -> bool {
+        let name = &self.name;
+        // The host may stand in the target and not among the fields (RFC 9112 §3.2.2; HTTP/2's :authority).
+        let is_host = *name == FieldName::from(names::HOST);
+        let exists = if is_host { cx.head().authority().is_some() } else { cx.head().fields().contains(name) };
+        match &self.wanted {
+            Wanted::Absent => !exists,
+            Wanted::Present => exists,
+            Wanted::Patterns(patterns) => patterns.iter().any(|pattern| {
+                let pattern = Rendered::of(pattern, cx);
+                let pattern = Affix::of(&pattern);
+                if is_host {
+                    return cx.head().authority().is_some_and(|host| pattern.matches(host.as_bytes()));
+                }
+                cx.head().fields().get_all(name).any(|value| pattern.matches(value))
+            }),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! `path`: a list of patterns, one of which must match the whole path.
+//!
+//! Caddy's documentation of `http.matchers.path`: letters in any case; `*` at an end or at both is a quick prefix, suffix or
+//! substring match that passes slashes; elsewhere patterns are globs; slashes are merged and dot segments resolved first,
+//! slashes only if the pattern has no `//` itself; a pattern with `%` is compared in escaped space there.
+
+use std::cell::RefCell;
+
+use causeway_message::path::{clean, is_clean, remove_dot_segments};
+use causeway_pipeline::{Build, BuildError, Context, Fault, Matcher, Template};
+use serde_json::Value;
+
+use crate::glob::{Affix, Space, glob};
+use crate::rendered::Rendered;
+
+struct PathMatcher(Box<[Pattern]>);
+
+struct Pattern {
+    text: Template,
+    /// Of a text without placeholders.
+    shape: Option<Shape>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Shape {
+    kind: Kind,
+    merge_slashes: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Affix,
+    Glob,
+    Escaped,
+}
+
+impl Shape {
+    fn of(pattern: &[u8]) -> Self {
+        let stars = pattern.iter().filter(|&&octet| octet == b'*').count();
+        let at_ends = usize::from(pattern.first() == Some(&b'*'))
+            + usize::from(pattern.len() > 1 && pattern.last() == Some(&b'*'));
+        // Caddy: two stars are a substring match at both ends only; `*a*` yes, `a**` no.
+        let is_quick = stars == at_ends && (stars < 2 || at_ends == 2);
+        let kind = if pattern.contains(&b'%') {
+            Kind::Escaped
+        } else if is_quick && !pattern.iter().any(|octet| stars == 0 && b"?[\\".contains(octet)) {
+            Kind::Affix
+        } else {
+            Kind::Glob
+        };
+        Self { kind, merge_slashes: !pattern.windows(2).any(|pair| pair == b"//") }
+    }
+
+    fn matches(self, pattern: &[u8], path: &[u8]) -> bool {
+        match self.kind {
+            Kind::Affix => Affix::of(pattern).matches_any_case(path),
+            Kind::Glob => glob(pattern, path, Space::AnyCase),
+            Kind::Escaped => glob(pattern, path, Space::Escaped),
+        }
+    }
+}
+
+/// Makes the matcher from a list of patterns.
+///
+/// # Errors
+/// When it is none.
+pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
+    let written: Vec<String> = build.parse(value)?;
+    let patterns = written.iter().map(|source| {
+        let text = build.template(source);
+        let shape = text.literal().map(|literal| Shape::of(literal.as_bytes()));
+        Pattern { text, shape }
+    });
+    Ok(Box::new(PathMatcher(patterns.collect())))
+}
+
+thread_local! {
+    /// A path that had to be cleaned; as long as the longest such path, which the limit on heads bounds.
+    static CLEANED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Matcher for PathMatcher {
+    fn matches(&self, cx: &mut Context) -> Result<bool, Fault> {
+        Ok(self.0.iter().any(|pattern| {
+            let text = Rendered::of(&pattern.text, cx);
+            let shape = pattern.shape.unwrap_or_else(|| Shape::of(&text));
+            let path = if shape.kind == Kind::Escaped { cx.head().target().path().as_bytes() } else { cx.path() };
+            matches(shape, &text, path)
+        }))
+    }
+}
+
+fn matches(shape: Shape, pattern: &[u8], path: &[u8]) -> bool {
+    let has_dots = || path.windows(2).any(|pair| pair == b"/.");
+    if is_clean(path) || (!shape.merge_slashes && !has_dots()) {
+        return shape.matches(pattern, path);
+    }
+    CLEANED.with_borrow_mut(|cleaned| {
+        cleaned.clear();
+        if shape.merge_slashes {
+            clean(path, cleaned);
+        } else {
+            remove_dot_segments(path, cleaned);
+        }
+        shape.matches(pattern, cleaned)
+    })
+}

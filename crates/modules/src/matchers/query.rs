@@ -1,0 +1,89 @@
+//! `query`: for each named key one of its values must be one of the listed.
+
+use std::collections::BTreeMap;
+
+use causeway_pipeline::{Build, BuildError, Context, Fault, Matcher, Template};
+use serde_json::Value;
+
+use crate::glob::hex;
+use crate::rendered::Rendered;
+
+/// Each key with the values of which it must have one.
+struct QueryMatcher(Box<[(Template, Box<[Template]>)]>);
+
+/// Makes the matcher from an object of lists of values; `*` is any value. An empty object matches a request without a
+/// query. Keys and values are compared decoded; a query that cannot be decoded, or holds a `;`, matches nothing.
+///
+/// # Errors
+/// When it is no such object.
+pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
+    let written: BTreeMap<String, Vec<String>> = build.parse(value)?;
+    let conditions = written
+        .iter()
+        .map(|(key, values)| (build.template(key), values.iter().map(|value| build.template(value)).collect()));
+    Ok(Box::new(QueryMatcher(conditions.collect())))
+}
+
+impl Matcher for QueryMatcher {
+    fn matches(&self, cx: &mut Context) -> Result<bool, Fault> {
+        let query = cx.head().target().query().unwrap_or_default().as_bytes();
+        if !is_decodable(query) {
+            return Ok(false);
+        }
+        if self.0.is_empty() {
+            return Ok(pairs(query).next().is_none());
+        }
+        Ok(self.0.iter().all(|(key, values)| {
+            let key = Rendered::of(key, cx);
+            values.iter().any(|value| {
+                let value = Rendered::of(value, cx);
+                let query = cx.head().target().query().unwrap_or_default().as_bytes();
+                pairs(query).any(|(k, v)| decodes_to(k, &key) && (&*value == b"*" || decodes_to(v, &value)))
+            })
+        }))
+    }
+}
+
+fn is_decodable(query: &[u8]) -> bool {
+    let mut rest = query;
+    while let Some(at) = rest.iter().position(|octet| matches!(octet, b'%' | b';')) {
+        match rest[at..] {
+            [b'%', high, low, ..] if hex(high).is_some() && hex(low).is_some() => rest = &rest[at + 3..],
+            _ => return false,
+        }
+    }
+    true
+}
+
+fn pairs(query: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    query.split(|&octet| octet == b'&').filter(|pair| !pair.is_empty()).map(|pair| {
+        let end = pair.iter().position(|&octet| octet == b'=').unwrap_or(pair.len());
+        (&pair[..end], pair.get(end + 1..).unwrap_or_default())
+    })
+}
+
+/// Compares while decoding: `+` is a space, `%xy` an octet.
+fn decodes_to(raw: &[u8], text: &[u8]) -> bool {
+    let (mut raw, mut text) = (raw, text.iter());
+    loop {
+        let octet = match *raw {
+            [] => return text.next().is_none(),
+            [b'+', ref rest @ ..] => {
+                raw = rest;
+                b' '
+            }
+            [b'%', high, low, ref rest @ ..] => {
+                let (Some(high), Some(low)) = (hex(high), hex(low)) else { return false };
+                raw = rest;
+                high << 4 | low
+            }
+            [octet, ref rest @ ..] => {
+                raw = rest;
+                octet
+            }
+        };
+        if text.next() != Some(&octet) {
+            return false;
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Configured strings at run time: borrowed from the plan where they hold no placeholder, rendered to a pooled chunk where they
+//! do, so that neither allocates.
+
+use std::ops::Deref;
+
+use causeway_message::{Chunk, FieldValue, StatusCode};
+use causeway_pipeline::{Build, BuildError, Context, Fault, Reason, Template};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// What a template stands for in an exchange.
+pub(crate) enum Rendered<'t> {
+    Literal(&'t [u8]),
+    Live(Chunk),
+}
+
+impl<'t> Rendered<'t> {
+    pub(crate) fn of(template: &'t Template, cx: &mut Context) -> Self {
+        match template.literal() {
+            Some(literal) => Self::Literal(literal.as_bytes()),
+            None => Self::Live(cx.render(template)),
+        }
+    }
+}
+
+impl Deref for Rendered<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Literal(literal) => literal,
+            Self::Live(chunk) => chunk.as_slice(),
+        }
+    }
+}
+
+/// Gives `set` the octets as a field value. What may not stand in one (a line end that a placeholder brought along) becomes a
+/// space, as Go's server has it, so that a value never splits a head.
+pub(crate) fn with_field_value(octets: &[u8], set: impl FnOnce(FieldValue<'_>)) {
+    if let Some(value) = FieldValue::parse(octets) {
+        return set(value);
+    }
+    let spaced: Vec<u8> =
+        octets.iter().map(|&o| if o == b'\t' || (o >= b' ' && o != 0x7f) { o } else { b' ' }).collect();
+    set(FieldValue::parse(spaced.trim_ascii()).expect("only allowed octets are left"));
+}
+
+/// A status code as Caddy writes it: a number, a string of digits, or a placeholder.
+pub(crate) enum Status {
+    Fixed(StatusCode),
+    Live(Template),
+}
+
+impl Status {
+    /// `None` for an absent or empty one.
+    pub(crate) fn parse(written: Option<Weak>, build: &mut Build<'_>) -> Result<Option<Self>, BuildError> {
+        build.at("status_code", |build| {
+            let text = match written {
+                None => return Ok(None),
+                Some(Weak(text)) if text.is_empty() => return Ok(None),
+                Some(Weak(text)) => text,
+            };
+            let template = build.template(&text);
+            if template.literal().is_none() {
+                return Ok(Some(Self::Live(template)));
+            }
+            match status(text.as_bytes()) {
+                Some(code) => Ok(Some(Self::Fixed(code))),
+                None => Err(build.refuse(text, "a status code from 100 to 999, or a placeholder")),
+            }
+        })
+    }
+
+    pub(crate) fn of(&self, cx: &mut Context) -> Result<StatusCode, Fault> {
+        match self {
+            Self::Fixed(code) => Ok(*code),
+            Self::Live(template) => status(&Rendered::of(template, cx)).ok_or(Fault {
+                status: StatusCode::INTERNAL_SERVER_ERROR,
+                reason: Reason::Text("the placeholder of a status code gave no status code".into()),
+            }),
+        }
+    }
+}
+
+fn status(text: &[u8]) -> Option<StatusCode> {
+    let code = causeway_message::octets::parse_number(text)?;
+    StatusCode::new(u16::try_from(code).ok()?)
+}
+
+/// Text that may be written as a number or a boolean (Caddy's weak string).
+#[derive(Deserialize)]
+#[serde(try_from = "Value")]
+pub(crate) struct Weak(pub(crate) String);
+
+impl TryFrom<Value> for Weak {
+    type Error = &'static str;
+
+    fn try_from(value: Value) -> Result<Self, Self::Error> {
+        match value {
+            Value::String(text) => Ok(Self(text)),
+            Value::Number(number) => Ok(Self(number.to_string())),
+            Value::Bool(truth) => Ok(Self(truth.to_string())),
+            _ => Err("expected a string, a number or a boolean"),
+        }
+    }
+}
