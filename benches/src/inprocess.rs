@@ -1,5 +1,5 @@
 //! `./bench inprocess`: pieces of the request path by themselves. The measuring is done by the binary `inprocess`
-//! (`src/bin/inprocess.rs`), which counts its own allocations; this file runs it in rounds and keeps what it says.
+//! (`src/bin/inprocess/main.rs`), which counts its own allocations; this file runs it in rounds and keeps what it says.
 
 use anyhow::{Context, Result};
 use serde::Deserialize;

@@ -51,7 +51,7 @@ enum Bench {
         /// Only these scenarios: minimal, browser, pipelined, workers, idle, isolation.
         #[arg(long, value_delimiter = ',', value_name = "SCENARIOS")]
         scenario: Vec<String>,
-        /// Rounds of each throughput scenario (5; quick 3).
+        /// Rounds of each throughput scenario (7; quick 3).
         #[arg(long)]
         rounds: Option<usize>,
         /// Connections held in the idle scenario (10 000; quick 2 000).

@@ -141,7 +141,20 @@ impl Metric {
     }
 }
 
+/// How a note begins that says another process had the server's core.
+const DISTURBED: &str = "waited for its core";
+
 impl Row {
+    /// Notes that another process had the server's core for `percent` of the time.
+    pub fn note_disturbed(&mut self, percent: f64) {
+        self.notes.push(format!("{DISTURBED} {percent:.0} % of the time: other processes disturbed it"));
+    }
+
+    /// Whether that was noted.
+    pub fn is_disturbed(&self) -> bool {
+        self.notes.iter().any(|note| note.starts_with(DISTURBED))
+    }
+
     /// A row to be filled.
     pub fn new(name: &str) -> Self {
         Self { name: name.to_owned(), notes: Vec::new(), metrics: Vec::new() }

@@ -62,7 +62,7 @@ impl Settings {
     /// The whole bench, under ten minutes.
     pub fn whole() -> Self {
         Self {
-            rounds: 5,
+            rounds: 7,
             warm_ms: 150,
             run_ms: 700,
             idle: 10_000,
@@ -294,7 +294,7 @@ fn note_disturbance(row: &mut Row, reports: &[Report]) {
     let delays: Vec<_> = reports.iter().map(|report| report.usage.delayed_ns as f64 / 1e9 / report.seconds).collect();
     let delay = crate::stats::median(&delays);
     if delay > 0.05 {
-        row.notes.push(format!("waited for its core {:.0} % of the time: other processes disturbed it", 100.0 * delay));
+        row.note_disturbed(100.0 * delay);
     }
 }
 

@@ -55,7 +55,7 @@ pub fn page(before: &Record, after: &Record) -> String {
             before.machine, after.machine
         );
     }
-    let (mut moved, mut compared, mut alone) = (String::new(), 0, Vec::new());
+    let (mut moved, mut compared, mut alone, mut disturbed) = (String::new(), 0, Vec::new(), Vec::new());
     for table in &after.tables {
         let earlier = before.tables.iter().find(|earlier| earlier.name == table.name);
         for row in &table.rows {
@@ -65,6 +65,9 @@ pub fn page(before: &Record, after: &Record) -> String {
                 alone.push(format!("{} / {}", table.name, row.name));
                 continue;
             };
+            if row.is_disturbed() || earlier.is_disturbed() {
+                disturbed.push(format!("{} / {}", table.name, row.name));
+            }
             for metric in &row.metrics {
                 let Some(earlier) = earlier.metric(&metric.name) else { continue };
                 compared += 1;
@@ -94,6 +97,13 @@ pub fn page(before: &Record, after: &Record) -> String {
         page.push_str("| scenario | peer | figure | before | after | | |\n|---|---|---|--:|--:|--:|---|\n");
         page.push_str(&moved);
         let _ = write!(page, "\n{compared} figures compared; the others lie within the noise.\n");
+    }
+    if !disturbed.is_empty() {
+        let _ = write!(
+            page,
+            "\nDisturbed by other processes in one of the two, so measure again: {}.\n",
+            disturbed.join(", ")
+        );
     }
     if !alone.is_empty() {
         let _ = write!(page, "\nOnly in the later record: {}.\n", alone.join(", "));
@@ -149,6 +159,9 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("Only in the later record: minimal / newcomer"), "{text}");
-        assert!(page(&before, &before).contains("Nothing moved"));
+        let same = page(&before, &before);
+        assert!(same.contains("Nothing moved") && !same.contains("Disturbed"), "{same}");
+        after.tables[0].rows[1].note_disturbed(12.3);
+        assert!(page(&before, &after).contains("measure again: minimal / hyper <1>"));
     }
 }

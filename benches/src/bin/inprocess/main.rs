@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-#[path = "../request.rs"]
+#[path = "../../request.rs"]
 #[allow(dead_code, reason = "the runner uses all of it, this program some")]
 mod request;
 
