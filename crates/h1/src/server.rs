@@ -136,7 +136,8 @@ impl Server {
     }
 
     /// Looks at octets from the peer. The spare head is filled when an event says so, and may be cleared otherwise while a
-    /// head or trailers are incomplete. O(n) over all calls for each octet; no allocation once the head's memory has grown.
+    /// head or trailers are incomplete. A head that was incomplete at first is looked at again when its end has come, or
+    /// the limit is reached: a fault in it is told then. O(n) over all calls for each octet; no allocation once the head's memory has grown.
     pub fn handle_octets(&mut self, input: &[u8], head: &mut Head, _out: &mut WriteList) -> Handled {
         match &mut self.inbound {
             Inbound::Head { searched } => {
@@ -343,9 +344,10 @@ impl Server {
         self.settle();
     }
 
-    /// Gives the exchange up: nothing more is sent or parsed, the connection wants to be closed.
+    /// Gives the exchange up: nothing more is sent or parsed, the connection wants to be closed. Nothing where the exchange is
+    /// over already.
     pub fn reset(&mut self, stream: StreamId) {
-        if stream.0 == self.stream {
+        if stream.0 == self.stream && !self.is_idle() {
             self.outbound = Outbound::Idle;
             self.inbound = Inbound::Closed;
             self.keep = false;

@@ -231,6 +231,23 @@ fn ends() {
     assert!(conn.server.wants_close() && conn.out.is_empty(), "finished without a head: reset");
 }
 
+/// An exchange is given up once; a late reset does not meet the connection's next.
+#[test]
+fn resets() {
+    let mut conn = Conn::new();
+    conn.feed(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhe");
+    conn.server.reset(ONE);
+    assert!(conn.server.wants_close() && !conn.server.writable(ONE));
+    assert_eq!(conn.feed(b"llo"), []);
+
+    let mut conn = Conn::new();
+    conn.feed(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    conn.server.send_head(ONE, &head(200), Framing::Empty, DATE, &mut conn.out);
+    conn.server.finish(ONE, &mut conn.out);
+    conn.server.reset(ONE);
+    assert!(!conn.server.wants_close());
+}
+
 /// A half-closed peer still gets its answer, the last one.
 #[test]
 fn half_closed() {
