@@ -55,8 +55,8 @@ pub(crate) enum Found {
     More(usize),
 }
 
-/// 16 digits hold any size there is; zeros in front may not make a size line endless.
-const SIZE_DIGITS_MAX: u8 = 16;
+/// 16 digits hold any size there is. Zeros in front are digits like any other, but may not make a size line endless.
+const SIZE_DIGITS_MAX: u8 = 64;
 
 impl Body {
     pub(crate) const fn sized(octets: u64) -> Self {

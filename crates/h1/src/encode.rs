@@ -36,7 +36,7 @@ pub(crate) fn response_head(
     date: Option<&[u8; 29]>,
     out: &mut WriteList,
 ) {
-    out.reserve(OWN_BYTES_MAX + head.fields().octets());
+    out.reserve(OWN_BYTES_MAX + head.fields().octets() + head.fields().len() * 48);
     status_line(head.status(), out);
     let mut upgrade = false;
     let mut dated = false;
@@ -48,12 +48,12 @@ pub(crate) fn response_head(
             upgrade |= known == names::UPGRADE;
             dated |= known == names::DATE;
         }
-        field(name, value, out);
+        out.put_field(name, value);
     }
     if let (false, Some(date)) = (dated, date) {
-        out.put(b"Date: ");
-        out.put(date);
-        out.put(b"\r\n");
+        let mut line = *b"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+        line[6..35].copy_from_slice(date);
+        out.put(&line);
     }
     match length {
         Length::Silent | Length::AsSet => {}
@@ -91,7 +91,7 @@ pub(crate) fn trailers(fields: &FieldMap, out: &mut WriteList) {
 fn put_fields(fields: &FieldMap, out: &mut WriteList) {
     for (name, value) in fields.iter() {
         if !matches!(name, NameRef::Known(known) if is_ours(known)) {
-            field(name, value, out);
+            out.put_field(name, value);
         }
     }
 }
@@ -105,19 +105,6 @@ fn status_line(status: StatusCode, out: &mut WriteList) {
     out.put_number(u64::from(status.as_u16()));
     // RFC 9112 §4: the space stays where there is no reason phrase.
     out.put(b" \r\n");
-}
-
-#[inline]
-fn field(name: NameRef<'_>, value: &[u8], out: &mut WriteList) {
-    match name {
-        NameRef::Known(known) => out.put(known.wire().as_bytes()),
-        NameRef::Other(spelled) => {
-            out.put(spelled.as_bytes());
-            out.put(b": ");
-        }
-    }
-    out.put(value);
-    out.put(b"\r\n");
 }
 
 // Fields that only the machine knows the truth about (RFC 9110 §7.6.1, RFC 9112 §6).

@@ -15,6 +15,8 @@ pub enum Scope {
 pub enum HeadFault {
     /// The method is no token, or does not end in one space.
     Method,
+    /// The method is longer than any there is (RFC 9112 §3).
+    MethodTooLong,
     /// The target is no target, or its form does not go with the method (RFC 9112 §3.2).
     Target,
     /// The target is longer than the limit.
@@ -71,7 +73,7 @@ impl HeadFault {
             Self::TargetTooLong => StatusCode::URI_TOO_LONG,
             Self::TooManyFields | Self::HeadTooLong | Self::TrailersTooLong => StatusCode::FIELDS_TOO_LARGE,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
-            Self::TransferCoding => StatusCode::NOT_IMPLEMENTED,
+            Self::TransferCoding | Self::MethodTooLong => StatusCode::NOT_IMPLEMENTED,
             Self::Version => StatusCode::VERSION_NOT_SUPPORTED,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             _ => StatusCode::BAD_REQUEST,

@@ -32,6 +32,9 @@ pub fn parse_head(input: &[u8], limits: &Limits, head: &mut Head) -> Result<Pars
     parsed
 }
 
+/// RFC 9112 §3: a method longer than any that is implemented is 501. The longest registered one has 17 octets.
+const METHOD_BYTES_MAX: usize = 64;
+
 struct Line {
     method: Range<usize>,
     target: Range<usize>,
@@ -73,7 +76,9 @@ fn parse_into(input: &[u8], limits: &Limits, head: &mut Head) -> Result<Parsed, 
 fn request_line(input: &[u8], limits: &Limits) -> Result<Line, Stop> {
     let method_end = match input {
         [b'G', b'E', b'T', b' ', ..] => 3,
-        _ => input.iter().position(|&octet| !TOKEN[usize::from(octet)]).ok_or(Stop::Partial)?,
+        _ => input.iter().take(METHOD_BYTES_MAX + 1).position(|&octet| !TOKEN[usize::from(octet)]).ok_or(
+            if input.len() > METHOD_BYTES_MAX { Stop::Fault(HeadFault::MethodTooLong) } else { Stop::Partial },
+        )?,
     };
     if method_end == 0 || input[method_end] != b' ' {
         return Err(HeadFault::Method.into());

@@ -42,6 +42,8 @@ pub struct Server {
     draining: bool,
     // Nothing follows what is to be written.
     over: bool,
+    // The peer has closed its side; only requests that had come before may follow.
+    eof: bool,
     is_10: bool,
     is_head: bool,
     is_connect: bool,
@@ -96,6 +98,7 @@ impl Server {
             keep: true,
             draining: false,
             over: false,
+            eof: false,
             is_10: false,
             is_head: false,
             is_connect: false,
@@ -109,7 +112,7 @@ impl Server {
     #[must_use]
     pub fn waits_for(&self) -> WaitsFor {
         match self.inbound {
-            Inbound::Head { .. } if self.over => WaitsFor::Nothing,
+            Inbound::Head { .. } if self.wants_close() => WaitsFor::Nothing,
             Inbound::Head { .. } if self.begun => WaitsFor::Head,
             Inbound::Head { .. } => WaitsFor::KeepAlive,
             Inbound::Body(_) => WaitsFor::Body,
@@ -117,10 +120,10 @@ impl Server {
         }
     }
 
-    /// Once all output is written the connection is to be closed.
+    /// Once all output is written, and whatever was read is handed in, the connection is to be closed.
     #[must_use]
     pub fn wants_close(&self) -> bool {
-        self.over
+        self.over || self.eof && matches!(self.inbound, Inbound::Head { .. })
     }
 
     /// No exchange is open: neither a request under way behind its head nor a response.
@@ -136,7 +139,8 @@ impl Server {
     }
 
     /// Looks at octets from the peer. The spare head is filled when an event says so, and may be cleared otherwise while a
-    /// head or trailers are incomplete. O(n) over all calls for each octet; no allocation once the head's memory has grown.
+    /// head or trailers are incomplete. A head that was incomplete at first is looked at again when its end has come, or
+    /// the limit is reached: a fault in it is told then. O(n) over all calls for each octet; no allocation once the head's memory has grown.
     pub fn handle_octets(&mut self, input: &[u8], head: &mut Head, _out: &mut WriteList) -> Handled {
         match &mut self.inbound {
             Inbound::Head { searched } => {
@@ -144,6 +148,8 @@ impl Server {
                 self.handle_head(input, searched, head)
             }
             Inbound::Body(body) => match body.handle(input, &self.limits, head) {
+                // The rest will never come.
+                Ok(Found::More(0)) if self.eof => self.fail(HeadFault::Truncated),
                 Ok(found) => self.handle_found(found),
                 Err(fault) => self.fail(fault),
             },
@@ -157,12 +163,16 @@ impl Server {
                 let event = Event::Data { stream: StreamId(self.stream), range: 0..input.len() };
                 Handled { consumed: input.len(), event: Some(event) }
             }
+            Inbound::Tunnel if self.eof => {
+                self.inbound = Inbound::Closed;
+                Handled { consumed: 0, event: Some(Event::End { stream: StreamId(self.stream) }) }
+            }
             Inbound::Done | Inbound::Tunnel | Inbound::Closed => NOTHING,
         }
     }
 
-    /// The peer has closed its side. To be told once nothing is left that [`Server::handle_octets`] would consume or, behind an
-    /// open exchange, that is a further request: after it none is begun.
+    /// The peer has closed its side. To be told once [`Server::handle_octets`] consumes no more of what was read. What it left
+    /// behind an open exchange may still be handed in after that exchange: requests that are whole are answered.
     pub fn handle_eof(&mut self) -> Option<Event> {
         let stream = StreamId(self.stream);
         match self.inbound {
@@ -173,10 +183,9 @@ impl Server {
                 self.begun.then_some(Event::Fault { stream: None, fault: HeadFault::Truncated })
             }
             Inbound::Body(_) => self.fail(HeadFault::Truncated).event,
-            // RFC 9112 §9.6: the peer may still read: the response goes on, and is the last.
+            // RFC 9112 §9.6: the peer may still read: the response goes on, and so do those to requests that have come.
             Inbound::Ending | Inbound::Done => {
-                self.draining = true;
-                self.keep = false;
+                self.eof = true;
                 None
             }
             Inbound::Tunnel => {
@@ -353,9 +362,10 @@ impl Server {
         self.settle();
     }
 
-    /// Gives the exchange up: nothing more is sent or parsed, the connection wants to be closed.
+    /// Gives the exchange up: nothing more is sent or parsed, the connection wants to be closed. Nothing where the exchange is
+    /// over already.
     pub fn reset(&mut self, stream: StreamId) {
-        if stream.0 == self.stream {
+        if stream.0 == self.stream && !self.is_idle() {
             self.outbound = Outbound::Idle;
             self.inbound = Inbound::Closed;
             self.keep = false;

@@ -52,6 +52,17 @@ fn methods() {
     }
 }
 
+/// §3: a method longer than any the server implements is 501, whole or not.
+#[test]
+fn long_methods() {
+    let line = |len: usize| format!("{} / HTTP/1.1\r\nHost: a\r\n\r\n", "M".repeat(len));
+    check(&[
+        ("at the limit", &line(64), &format!("{} /; keep-alive", "M".repeat(64))),
+        ("past it", &line(65), "501; close"),
+    ]);
+    check_octets("without an end", "M".repeat(40_000).as_bytes(), "501; close", Limits::default(), false);
+}
+
 /// §3.2: four forms, and the method that goes with each. A URI's octets only.
 #[test]
 fn targets() {

@@ -231,6 +231,23 @@ fn ends() {
     assert!(conn.server.wants_close() && conn.out.is_empty(), "finished without a head: reset");
 }
 
+/// An exchange is given up once; a late reset does not meet the connection's next.
+#[test]
+fn resets() {
+    let mut conn = Conn::new();
+    conn.feed(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhe");
+    conn.server.reset(ONE);
+    assert!(conn.server.wants_close() && !conn.server.writable(ONE));
+    assert_eq!(conn.feed(b"llo"), []);
+
+    let mut conn = Conn::new();
+    conn.feed(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    conn.server.send_head(ONE, &head(200), Framing::Empty, DATE, &mut conn.out);
+    conn.server.finish(ONE, &mut conn.out);
+    conn.server.reset(ONE);
+    assert!(!conn.server.wants_close());
+}
+
 /// A half-closed peer still gets its answer, the last one.
 #[test]
 fn half_closed() {
@@ -241,5 +258,35 @@ fn half_closed() {
     conn.server.send_head(ONE, &head(200), Framing::Sized(1), DATE, &mut conn.out);
     conn.server.send_octets(ONE, b"x", &mut conn.out);
     conn.server.finish(ONE, &mut conn.out);
-    assert!(conn.written().ends_with("Connection: close\r\n\r\nx") && conn.server.wants_close());
+    assert!(conn.written().ends_with("\r\n\r\nx") && conn.server.wants_close());
+    assert_eq!(conn.server.waits_for(), WaitsFor::Nothing);
+
+    // A request that came whole before the peer closed is answered; half a one is not waited for.
+    let mut conn = Conn::new();
+    conn.feed(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(conn.server.handle_eof(), None);
+    conn.server.send_head(ONE, &head(200), Framing::Empty, DATE, &mut conn.out);
+    conn.server.finish(ONE, &mut conn.out);
+    assert_eq!(conn.feed(b"GET /b HTTP/1.1\r\nHost: a\r\n\r\n").len(), 2);
+    assert!(!conn.server.wants_close());
+    conn.server.send_head(StreamId(2), &head(200), Framing::Empty, DATE, &mut conn.out);
+    conn.server.finish(StreamId(2), &mut conn.out);
+    assert_eq!(conn.feed(b"GET /c HT"), []);
+    assert!(conn.server.wants_close());
+
+    // Half a content is told as such.
+    let mut conn = Conn::new();
+    conn.feed(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(conn.server.handle_eof(), None);
+    conn.server.send_head(ONE, &head(200), Framing::Empty, DATE, &mut conn.out);
+    conn.server.finish(ONE, &mut conn.out);
+    let events = conn.feed(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhe");
+    assert_eq!(events.last(), Some(&Event::Fault { stream: Some(StreamId(2)), fault: HeadFault::Truncated }));
+
+    // And a tunnel's end, where the peer closed before it was one.
+    let mut conn = Conn::new();
+    conn.feed(b"CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n");
+    assert_eq!(conn.server.handle_eof(), None);
+    conn.server.send_head(ONE, &head(200), Framing::Tunnel, DATE, &mut conn.out);
+    assert_eq!(conn.feed(b"x"), [Event::Data { stream: ONE, range: 0..1 }, Event::End { stream: ONE }]);
 }

@@ -83,5 +83,11 @@ fn bounds() {
     check_octets("one octet more", long(201).as_bytes(), "431; close", limits, false);
     let endless = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "y".repeat(40_000));
     check_octets("without an end", endless.as_bytes(), "431; close", Limits::default(), false);
-    check_octets("a name without an end", "y".repeat(40_000).as_bytes(), "431; close", Limits::default(), false);
+    check_octets(
+        "a name without an end",
+        &head(&"y".repeat(40_000)).as_bytes()[..40_000],
+        "431; close",
+        Limits::default(),
+        false,
+    );
 }

@@ -310,6 +310,7 @@ impl FieldMap {
         self.present[at >> 6] >> (at & 63) & 1 != 0
     }
 
+    #[inline]
     fn place(&self, name: NameRef<'_>) -> Option<usize> {
         match name {
             NameRef::Known(known) => self.place_known(known),
@@ -332,6 +333,7 @@ impl FieldMap {
         }
     }
 
+    #[inline(never)]
     fn place_other(&self, name: &[u8]) -> Option<usize> {
         let any = self.present[WORDS - 1] >> 63 != 0;
         let found = self.entries[..if any { self.entries.len() } else { 0 }].iter().position(|entry| {

@@ -21,6 +21,7 @@ macro_rules! known_names {
         }
 
         static WIRE: [&str; COUNT] = [$($wire,)+];
+        const WIRE_CONST: [&str; COUNT] = [$($wire,)+];
         static LOWER: [&str; COUNT] = [$($lower,)+];
         const LOWER_CONST: [&str; COUNT] = [$($lower,)+];
         const COUNT: usize = [$($lower,)+].len();
@@ -80,6 +81,13 @@ impl KnownName {
         WIRE[usize::from(self.0)]
     }
 
+    /// As [`KnownName::wire`], with spaces behind it up to a fixed length, and the length that counts: a copy of fixed
+    /// length is a few moves where a copy of any length is a call.
+    #[inline]
+    pub(crate) fn wire_padded(self) -> (&'static [u8; WIRE_MAX], usize) {
+        (&PADDED[usize::from(self.0)], self.wire().len())
+    }
+
     /// The lower-case spelling: `content-type`.
     #[must_use]
     pub fn lower(self) -> &'static str {
@@ -107,6 +115,7 @@ impl std::fmt::Debug for KnownName {
 }
 
 const LEN_MAX: usize = 40;
+pub(crate) const WIRE_MAX: usize = 48;
 const CASE: u64 = 0x2020_2020_2020_2020;
 const SLOTS: usize = 1024;
 // Found by a search over random odd multipliers; `places` proves that no two names meet.
@@ -125,6 +134,20 @@ struct Shape {
 
 static SHAPES: [Shape; COUNT] = shapes();
 static PLACES: [u8; SLOTS] = places();
+static PADDED: [[u8; WIRE_MAX]; COUNT] = {
+    let mut padded = [[b' '; WIRE_MAX]; COUNT];
+    let mut name = 0;
+    while name < COUNT {
+        let wire = WIRE_CONST[name].as_bytes();
+        let mut at = 0;
+        while at < wire.len() {
+            padded[name][at] = wire[at];
+            at += 1;
+        }
+        name += 1;
+    }
+    padded
+};
 
 #[inline]
 const fn slot(first: u64, last: u64, len: usize) -> usize {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use crate::chunk::Chunk;
+use crate::field::NameRef;
 use crate::octets::write_number;
 
 /// A chunk up to this long is copied: an entry of its own in the vector for the kernel costs more.
@@ -40,6 +41,25 @@ impl WriteList {
     #[inline]
     pub fn put(&mut self, octets: &[u8]) {
         self.staged.extend_from_slice(octets);
+    }
+
+    /// Adds a field line (RFC 9112 §5). The caller knows that the name is a token and the value may be sent.
+    #[inline]
+    pub fn put_field(&mut self, name: NameRef<'_>, value: &[u8]) {
+        match name {
+            NameRef::Known(known) => {
+                let (wire, len) = known.wire_padded();
+                let end = self.staged.len() + len;
+                self.staged.extend_from_slice(wire);
+                self.staged.truncate(end);
+            }
+            NameRef::Other(spelled) => {
+                self.put(spelled.as_bytes());
+                self.put(b": ");
+            }
+        }
+        self.put(value);
+        self.put(b"\r\n");
     }
 
     /// Makes room for this many octets, so that what is put next grows the buffer at most once.
