@@ -80,10 +80,10 @@ impl Settings {
         Self {
             rounds: 3,
             warm_ms: 60,
-            run_ms: 200,
+            run_ms: 160,
             cross_check: CrossCheck::No,
             idle: 2000,
-            isolation_ms: 1000,
+            isolation_ms: 700,
             cold_bytes: 1 << 28,
             ..Self::whole()
         }

@@ -45,7 +45,7 @@ pub(super) fn planned_ms(name: &str, settings: &Settings, peers: &[Ready]) -> u6
     let slot = settings.warm_ms + settings.run_ms + 30;
     let slots = settings.rounds * (2 * peers.len() - 1);
     let check = if name == "minimal" && settings.cross_check == CrossCheck::Yes { 1000 * WRK_SECONDS + 150 } else { 0 };
-    slots as u64 * slot + peers.len() as u64 * (600 + check)
+    slots as u64 * slot + peers.len() as u64 * (150 + settings.run_ms.min(250) + check)
 }
 
 pub(super) fn run(bench: &mut Bench<'_>, name: &str) -> Result<Table> {
@@ -109,12 +109,12 @@ pub(super) fn run(bench: &mut Bench<'_>, name: &str) -> Result<Table> {
         row.metrics.push(Metric::ratio("ratio to limit", ratio));
         row.metrics.extend(cost_metrics(reports));
         bench.progress.at(&format!("{name}: system calls of {peer}"));
-        let short = Plan { warm_ms: 100, run_ms: 250, ..plans[peer].clone() };
+        let short = Plan { warm_ms: 60, run_ms: settings.run_ms.min(250), ..plans[peer].clone() };
         match super::system_calls(bench.shop, server, &short) {
             Ok(calls) => row.metrics.push(Metric::count("system calls", "", vec![calls])),
             Err(error) => skip(bench.shop, &format!("system calls of {peer} in {name}"), &error),
         }
-        bench.progress.done(600);
+        bench.progress.done(150 + settings.run_ms.min(250));
         if name == "minimal" && settings.cross_check == CrossCheck::Yes {
             if let Some(rate) = cross_check(bench, server) {
                 row.metrics.push(rate);
