@@ -220,23 +220,34 @@ impl WorkerSpec {
         }
         // Nobody waits for the report only when the engine gave up already; its `Stop` follows.
         let _ = report.send(Ok(()));
-        let mut drained = std::pin::pin!(core.idle());
-        loop {
-            let command = tokio::select! {
-                command = self.inbox.recv() => command,
-                () = &mut drained, if core.is_draining() => return,
-            };
-            match command {
-                Some(Command::Adopt(adopted)) => match TcpStream::from_std(adopted.stream) {
-                    Ok(stream) => carry(&core, &plans[adopted.listener], stream, adopted.peer),
-                    Err(_) => core.connection_ended(),
-                },
-                Some(Command::Drain) => {
-                    accepting.drain(..).for_each(|task| task.abort());
-                    core.drain();
-                }
-                Some(Command::Stop) | None => return,
+        obey(&core, &plans, accepting, &mut self.inbox).await;
+        core.close();
+    }
+}
+
+/// Does what the engine says until the worker is to end.
+async fn obey(
+    core: &Rc<Core>,
+    plans: &[Rc<ListenerPlan>],
+    mut accepting: Vec<tokio::task::JoinHandle<()>>,
+    inbox: &mut UnboundedReceiver<Command>,
+) {
+    let mut drained = std::pin::pin!(core.idle());
+    loop {
+        let command = tokio::select! {
+            command = inbox.recv() => command,
+            () = &mut drained, if core.is_draining() => return,
+        };
+        match command {
+            Some(Command::Adopt(adopted)) => match TcpStream::from_std(adopted.stream) {
+                Ok(stream) => carry(core, &plans[adopted.listener], stream, adopted.peer),
+                Err(_) => core.connection_ended(),
+            },
+            Some(Command::Drain) => {
+                accepting.drain(..).for_each(|task| task.abort());
+                core.drain();
             }
+            Some(Command::Stop) | None => return,
         }
     }
 }

@@ -59,6 +59,7 @@ pub(crate) struct Core {
     outputs: RefCell<Vec<Box<WriteList>>>,
     tables: RefCell<Vec<Vec<Exchange>>>,
     draining: Cell<bool>,
+    closed: Cell<bool>,
     ended: tokio::sync::Notify,
     random: Cell<u64>,
     /// The `Rc` around this, for slots made later.
@@ -91,6 +92,7 @@ impl Core {
             outputs: RefCell::default(),
             tables: RefCell::default(),
             draining: Cell::new(false),
+            closed: Cell::new(false),
             ended: tokio::sync::Notify::new(),
             random: Cell::new(seed ^ u64::from(number).rotate_right(8)),
             this: this.clone(),
@@ -132,6 +134,13 @@ impl Core {
         }
     }
 
+    /// The worker ends: lets go of what refers back to this, slots and the generation's states, so that it can be freed.
+    pub(crate) fn close(&self) {
+        self.closed.set(true);
+        self.resting.take().clear();
+        self.set_generation(Rc::clone(&self.vacant));
+    }
+
     /// Storage for an exchange.
     pub(crate) fn take_resting(&self) -> Resting {
         let mut resting = self.resting.borrow_mut();
@@ -145,7 +154,7 @@ impl Core {
 
     pub(crate) fn put_resting(&self, storage: Resting) {
         let mut resting = self.resting.borrow_mut();
-        if resting.len() < RESTING_MAX {
+        if resting.len() < RESTING_MAX && !self.closed.get() {
             resting.push(storage);
         }
     }

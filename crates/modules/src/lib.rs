@@ -5,11 +5,13 @@
 //! - [`static_response`], [`error`]: answers from the configuration itself
 //! - [`headers`], [`rewrite`], [`vars`]: changes to the request, the answer and what handlers leave for each other
 //! - [`subroute`]: routes within a route
+//! - [`file_server`]: files and listings of folders
 //! - [`glob`], [`rendered`]: patterns and strings that they share
 //!
 //! This room never sees a socket and never asks for the protocol version.
 
 pub mod error;
+pub mod file_server;
 mod glob;
 pub mod headers;
 pub mod matchers;
@@ -25,6 +27,7 @@ use causeway_pipeline::Registry;
 pub fn register(registry: &mut Registry) {
     matchers::register(registry);
     registry.handler("error", error::make);
+    registry.handler("file_server", file_server::make);
     registry.handler("headers", headers::make);
     registry.handler("rewrite", rewrite::make);
     registry.handler("static_response", static_response::make);

@@ -192,7 +192,7 @@ impl Context {
     pub fn head_mut(&mut self) -> &mut Head {
         let parts = &mut *self.0;
         if !parts.is_edited {
-            parts.edited.clone_from(&parts.original);
+            copy_head(&parts.original, &mut parts.edited);
             parts.is_edited = true;
         }
         &mut parts.edited
@@ -424,6 +424,15 @@ impl Context {
         }
         Ok(())
     }
+}
+
+/// Copies a head into the memory that another one has; cloning it would throw that memory away.
+fn copy_head(from: &Head, to: &mut Head) {
+    to.clear();
+    to.set_method(from.method());
+    to.set_version(from.version());
+    to.set_target(from.target().as_str()).expect("a target that was parsed once is one");
+    to.fields_mut().copy_from(from.fields());
 }
 
 fn keep(octets: &mut Vec<u8>) {

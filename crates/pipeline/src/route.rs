@@ -240,14 +240,20 @@ pub fn run(cx: &mut Context) -> Verdict {
     walk(cx, generation.plan(), Step::Next)
 }
 
-/// Drives an exchange that waits.
+/// Drives an exchange that waits. What is waited for after that is polled too: [`Verdict::Waiting`] from here means that
+/// whoever has to wake the exchange knows it.
 pub fn poll(cx: &mut Context, task: &mut Task<'_>) -> Verdict {
-    let Poll::Ready(step) = cx.poll_step(task) else { return Verdict::Waiting };
-    if cx.flow().direction == Direction::In {
-        settle(cx, &step);
+    loop {
+        let Poll::Ready(step) = cx.poll_step(task) else { return Verdict::Waiting };
+        if cx.flow().direction == Direction::In {
+            settle(cx, &step);
+        }
+        let generation = Rc::clone(cx.generation());
+        match walk(cx, generation.plan(), step) {
+            Verdict::Waiting => {}
+            verdict => return verdict,
+        }
     }
-    let generation = Rc::clone(cx.generation());
-    walk(cx, generation.plan(), step)
 }
 
 /// Tells every handler that was entered that the exchange is over.

@@ -1,0 +1,197 @@
+//! From a file to an answer, and redirects to a file's proper path.
+
+use std::collections::VecDeque;
+
+use causeway_message::octets::trim_ows;
+use causeway_message::{Chunk, FieldValue, Method, StatusCode, names};
+use causeway_pipeline::{Body, Context, Fault, FileSlice, Part, Response, Step};
+
+use super::Site;
+use super::cache::{Content, Entry};
+use super::conditional::{self, Verdict};
+use super::range::{self, Asked, Range};
+use crate::rendered::with_field_value;
+
+const ALLOW: FieldValue<'static> = FieldValue::from_static("GET, HEAD");
+const BYTES: FieldValue<'static> = FieldValue::from_static("bytes");
+
+/// Answers with a file, whole, in part, or not at all, as the request has it. Nothing is asked of the file system.
+pub(super) fn give(site: &Site, cx: &mut Context, entry: &Entry) -> Step {
+    if site.canonical
+        && let Some(step) = canonical(cx, entry.seen.is_index)
+    {
+        return step;
+    }
+    if let Err(fault) = check_method(cx) {
+        return Step::Fail(fault);
+    }
+    set_fields(cx, entry);
+    // An error route's page, or a page with a status of its own, is no representation that a condition could speak of.
+    let status = match &site.status {
+        Some(status) => Some(status.of(cx)),
+        None => cx.fault().map(|fault| Ok(fault.status)),
+    };
+    match status {
+        Some(Ok(status)) => return Step::Respond(Response { status, body: whole(entry) }),
+        Some(Err(fault)) => return Step::Fail(fault),
+        None => {}
+    }
+    let head = cx.head();
+    let etag = cx.response().fields().get(names::ETAG);
+    match conditional::evaluate(head.fields(), head.method(), etag, entry) {
+        Verdict::NotModified => return Step::Respond(Response::empty(StatusCode::NOT_MODIFIED)),
+        Verdict::Failed => return Step::Respond(Response::empty(StatusCode::PRECONDITION_FAILED)),
+        Verdict::Perform => {}
+    }
+    // RFC 9110 §14.2: a range has a meaning with GET only.
+    let asked = match head.fields().get(names::RANGE) {
+        Some(value) if head.method() == Method::Get && conditional::range_holds(head.fields(), etag, entry) => {
+            range::read(trim_ows(value), entry.len)
+        }
+        _ => Asked::Whole,
+    };
+    match asked {
+        Asked::Whole => Step::Respond(Response { status: StatusCode::OK, body: whole(entry) }),
+        Asked::One(range) => one(cx, entry, range),
+        Asked::Several(ranges) => several(cx, entry, &ranges),
+        Asked::Unsatisfiable => {
+            content_range(cx, None, entry.len);
+            cx.response_mut().remove(names::CONTENT_TYPE);
+            Step::Respond(Response::empty(StatusCode::RANGE_NOT_SATISFIABLE))
+        }
+    }
+}
+
+/// Only GET and HEAD read files. In an error route the method is that of the request which failed, so it is not asked.
+pub(super) fn check_method(cx: &mut Context) -> Result<(), Fault> {
+    if matches!(cx.head().method(), Method::Get | Method::Head) || cx.fault().is_some() {
+        return Ok(());
+    }
+    cx.response_mut().set(names::ALLOW, ALLOW);
+    Err(Fault::status(StatusCode::METHOD_NOT_ALLOWED))
+}
+
+/// What is set by an earlier handler stays.
+fn set_fields(cx: &mut Context, entry: &Entry) {
+    let response = cx.response_mut();
+    let fields = [
+        (names::CONTENT_TYPE, entry.content_type.as_deref()),
+        (names::ETAG, entry.etag.as_deref()),
+        (names::LAST_MODIFIED, entry.modified.as_ref().map(|(_, date)| &**date)),
+    ];
+    for (name, value) in fields {
+        if let Some(value) = value.and_then(|value| FieldValue::parse(value.as_bytes()))
+            && !response.fields().contains(name)
+        {
+            response.append(name, value);
+        }
+    }
+    response.set(names::ACCEPT_RANGES, BYTES);
+}
+
+fn whole(entry: &Entry) -> Body {
+    match &entry.content {
+        Content::Small(chunk) => Body::Chunk(chunk.clone()),
+        Content::Large(slice) => Body::File(slice.clone()),
+    }
+}
+
+fn part(entry: &Entry, range: &Range) -> Part {
+    match &entry.content {
+        // A small content's places fit in any machine's words.
+        Content::Small(chunk) => Part::Chunk(chunk.slice(range.start as usize..range.end as usize)),
+        Content::Large(slice) => {
+            Part::File(FileSlice { at: range.start, len: range.end - range.start, ..slice.clone() })
+        }
+    }
+}
+
+fn one(cx: &mut Context, entry: &Entry, range: Range) -> Step {
+    content_range(cx, Some(&range), entry.len);
+    let body = match part(entry, &range) {
+        Part::Chunk(chunk) => Body::Chunk(chunk),
+        Part::File(slice) => Body::File(slice),
+    };
+    Step::Respond(Response { status: StatusCode::PARTIAL_CONTENT, body })
+}
+
+// RFC 9110 §14.6: each part says its type and range; none of them is said of the whole.
+fn several(cx: &mut Context, entry: &Entry, ranges: &[Range]) -> Step {
+    let worker = cx.worker();
+    let boundary = format!("{:016x}{:016x}", worker.random(), worker.random());
+    let kind = cx.response().fields().get(names::CONTENT_TYPE).map(<[u8]>::to_vec);
+    let mut parts = VecDeque::with_capacity(2 * ranges.len() + 1);
+    let mut line_end = "";
+    for range in ranges {
+        let mut head = format!("{line_end}--{boundary}\r\n").into_bytes();
+        if let Some(kind) = &kind {
+            head.extend_from_slice(b"Content-Type: ");
+            head.extend_from_slice(kind);
+            head.extend_from_slice(b"\r\n");
+        }
+        head.extend_from_slice(b"Content-Range: ");
+        push_range(Some(range), entry.len, &mut head);
+        head.extend_from_slice(b"\r\n\r\n");
+        parts.push_back(Part::Chunk(Chunk::from(head)));
+        parts.push_back(part(entry, range));
+        line_end = "\r\n";
+    }
+    parts.push_back(Part::Chunk(Chunk::from(format!("\r\n--{boundary}--\r\n").into_bytes())));
+    let kind = format!("multipart/byteranges; boundary={boundary}");
+    with_field_value(kind.as_bytes(), |kind| cx.response_mut().set(names::CONTENT_TYPE, kind));
+    Step::Respond(Response { status: StatusCode::PARTIAL_CONTENT, body: Body::Parts(parts) })
+}
+
+fn content_range(cx: &mut Context, range: Option<&Range>, len: u64) {
+    let mut value = [0; 72];
+    let mut rest = &mut value[..];
+    push_range(range, len, &mut rest);
+    let used = 72 - rest.len();
+    with_field_value(&value[..used], |value| cx.response_mut().set(names::CONTENT_RANGE, value));
+}
+
+/// `bytes 0-4/10`, or `bytes */10` when no range can be had (RFC 9110 §14.4).
+fn push_range(range: Option<&Range>, len: u64, out: &mut impl std::io::Write) {
+    let written = match range {
+        Some(range) => write!(out, "bytes {}-{}/{len}", range.start, range.end - 1),
+        None => write!(out, "bytes */{len}"),
+    };
+    written.expect("three numbers of at most 20 digits fit");
+}
+
+/// Caddy's `canonical_uris`: a folder's path ends with a slash, a file's does not. Only where the last segment is still the
+/// one that was asked for: who rewrote it meant it so.
+fn canonical(cx: &mut Context, is_folder: bool) -> Option<Step> {
+    let asked = cx.original().target().path();
+    let now = cx.head().target().path();
+    if asked.ends_with('/') == is_folder || last_segment(asked) != last_segment(now) {
+        return None;
+    }
+    let mut to = asked.as_bytes().to_vec();
+    if is_folder {
+        to.push(b'/');
+    } else {
+        to.pop();
+    }
+    if to.is_empty() {
+        return None;
+    }
+    // A path that begins with two slashes would be another site's address (RFC 3986 §4.2).
+    let slashes = to.iter().take_while(|&&octet| octet == b'/').count();
+    to.drain(..slashes.saturating_sub(1));
+    if let Some(query) = cx.head().target().query() {
+        to.push(b'?');
+        to.extend_from_slice(query.as_bytes());
+    }
+    with_field_value(&to, |to| cx.response_mut().redirect(StatusCode::PERMANENT_REDIRECT, to));
+    Some(Step::Respond(Response::empty(StatusCode::PERMANENT_REDIRECT)))
+}
+
+/// The redirect that a folder's listing needs, so that its relative links lead into it.
+pub(super) fn canonical_folder(site: &Site, cx: &mut Context) -> Option<Step> {
+    if site.canonical { canonical(cx, true) } else { None }
+}
+
+fn last_segment(path: &str) -> &str {
+    path.trim_end_matches('/').rsplit('/').next().unwrap_or_default()
+}

@@ -1,0 +1,301 @@
+//! The listing as a page: one document without scripts, which asks for nothing else.
+//!
+//! A name is foreign text: it is escaped where it is text, percent-encoded where it is a link, and wrapped in `<bdi>`, so that a
+//! name written from right to left, or one that pretends to be, changes nothing outside itself.
+
+use std::fmt::Write as _;
+
+use super::Asked;
+use super::calendar::Moment;
+use super::list::{Item, Listing, Order, Sort};
+use crate::rewrite::push_escape;
+
+const STYLE: &str = include_str!("style.css");
+const ICONS: &str = include_str!("icons.svg");
+/// A folder, as an address may hold it.
+const FAVICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24'%3E%3Cpath fill='%23d9972b' \
+                       d='M2 6.5A2.5 2.5 0 0 1 4.5 4h5L12 7h7.5A2.5 2.5 0 0 1 22 9.5v8a2.5 2.5 0 0 1-2.5 2.5h-15A2.5 2.5 0 0 1 2 17.5z'/%3E%3C/svg%3E";
+
+/// The page of a listing. About 400 octets an entry.
+pub(super) fn render(listing: &Listing, asked: &Asked) -> Vec<u8> {
+    let mut page = Page(String::with_capacity(STYLE.len() + ICONS.len() + 2048 + 512 * listing.items.len()));
+    page.head(asked);
+    page.header(listing, asked);
+    page.table(listing, asked);
+    page.pages(listing, asked);
+    page.put("<footer>Served by Causeway</footer></div></body></html>\n");
+    page.0.into_bytes()
+}
+
+struct Page(String);
+
+impl Page {
+    fn put(&mut self, markup: &str) {
+        self.0.push_str(markup);
+    }
+
+    fn print(&mut self, markup: std::fmt::Arguments<'_>) {
+        self.0.write_fmt(markup).expect("a string takes every write");
+    }
+
+    /// Text, or the value of a quoted attribute.
+    fn text(&mut self, text: &str) {
+        for part in text.split_inclusive(['&', '<', '>', '"', '\'']) {
+            let plain = part.trim_end_matches(['&', '<', '>', '"', '\'']);
+            self.0.push_str(plain);
+            self.0.push_str(match &part[plain.len()..] {
+                "&" => "&amp;",
+                "<" => "&lt;",
+                ">" => "&gt;",
+                "\"" => "&quot;",
+                "'" => "&#39;",
+                _ => "",
+            });
+        }
+    }
+
+    fn name(&mut self, name: &str) {
+        self.put("<bdi>");
+        self.text(name);
+        self.put("</bdi>");
+    }
+
+    fn head(&mut self, asked: &Asked) {
+        self.put("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
+        self.put("<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">");
+        self.put("<meta name=\"color-scheme\" content=\"light dark\"><title>");
+        self.text(&asked.path);
+        self.print(format_args!(
+            "</title><link rel=\"icon\" href=\"{FAVICON}\"><style>{STYLE}</style></head><body>{ICONS}"
+        ));
+    }
+
+    /// Where we are, each part of the way a link, and what is here.
+    fn header(&mut self, listing: &Listing, asked: &Asked) {
+        let parts: Vec<&str> = asked.path.split('/').filter(|part| !part.is_empty()).collect();
+        self.put("<div class=\"page\"><header><nav aria-label=\"Path\"><ol><li>");
+        self.print(format_args!("<a href=\"{}\" aria-label=\"Top folder\">", up(parts.len())));
+        self.put("<svg aria-hidden=\"true\"><use href=\"#home\"/></svg></a></li>");
+        for (at, part) in parts.iter().enumerate() {
+            let above = parts.len() - 1 - at;
+            if above > 0 {
+                self.print(format_args!("<li><a href=\"{}\">", up(above)));
+                self.name(part);
+                self.put("</a></li>");
+            } else {
+                self.put("<li><span aria-current=\"page\">");
+                self.name(part);
+                self.put("</span></li>");
+            }
+        }
+        self.put("</ol></nav><h1>");
+        self.name(parts.last().unwrap_or(&"Files"));
+        let (folders, files) = (count(listing.folders, "folder"), count(listing.files, "file"));
+        self.print(format_args!("</h1><p>{folders} · {files}"));
+        if listing.files > 0 {
+            self.put(" · ");
+            self.size(listing.octets);
+        }
+        self.put("</p></header>");
+    }
+
+    fn table(&mut self, listing: &Listing, asked: &Asked) {
+        self.put("<main><table><thead><tr>");
+        self.column("name", "Name", Sort::NameFoldersFirst, asked);
+        self.column("size", "Size", Sort::Size, asked);
+        self.column("time", "Modified", Sort::Time, asked);
+        self.put("</tr></thead><tbody>");
+        if asked.path != "/" {
+            self.put(
+                "<tr class=\"up\"><td class=\"name\"><a href=\"../\"><svg class=\"kind up\" aria-hidden=\"true\">",
+            );
+            self.put(
+                "<use href=\"#up\"/></svg>Parent folder</a></td><td class=\"size\"></td><td class=\"time\"></td></tr>",
+            );
+        }
+        for item in &listing.items {
+            self.row(item);
+        }
+        if listing.total() == 0 {
+            self.put("<tr class=\"none\"><td colspan=\"3\">This folder is empty.</td></tr>");
+        }
+        self.put("</tbody></table></main>");
+    }
+
+    /// A column's head: a link that sorts by it, or turns the order round.
+    fn column(&mut self, key: &str, label: &str, sort: Sort, asked: &Asked) {
+        let is_current = asked.order.sort == sort || (sort == Sort::NameFoldersFirst && asked.order.sort == Sort::Name);
+        let state = match (is_current, asked.order.descending) {
+            (false, _) => "",
+            (true, false) => " aria-sort=\"ascending\"",
+            (true, true) => " aria-sort=\"descending\"",
+        };
+        let order = Order { sort, descending: is_current && !asked.order.descending };
+        self.print(format_args!("<th scope=\"col\" class=\"{key}\"{state}><a data-sort=\"{key}\" href=\""));
+        self.query(order, asked.limit, 0);
+        self.print(format_args!("\">{label}<svg aria-hidden=\"true\"><use href=\"#order\"/></svg></a></th>"));
+    }
+
+    fn query(&mut self, order: Order, limit: Option<usize>, offset: usize) {
+        let sort = match order.sort {
+            Sort::Name => "name",
+            Sort::NameFoldersFirst => "namedirfirst",
+            Sort::Size => "size",
+            Sort::Time => "time",
+        };
+        self.print(format_args!("?sort={sort}&amp;order={}", if order.descending { "desc" } else { "asc" }));
+        if let Some(limit) = limit {
+            self.print(format_args!("&amp;limit={limit}"));
+        }
+        if offset > 0 {
+            self.print(format_args!("&amp;offset={offset}"));
+        }
+    }
+
+    fn row(&mut self, item: &Item) {
+        let (kind, label) = kind(item);
+        self.print(format_args!("<tr class=\"entry\"><td class=\"name\"><a href=\"{}\">", link(item)));
+        self.print(format_args!(
+            "<svg class=\"kind {kind}\" role=\"img\" aria-label=\"{label}\"><use href=\"#{kind}\"/></svg>"
+        ));
+        self.name(&String::from_utf8_lossy(&item.name));
+        self.put("</a>");
+        if let Some(to) = &item.leads_to {
+            self.put("<small>→ ");
+            self.name(to);
+            self.put("</small>");
+        }
+        self.put("</td><td class=\"size\">");
+        if item.is_folder {
+            self.put("–");
+        } else {
+            self.size(item.len);
+        }
+        let moment = Moment::of(item.modified);
+        let (exact, short) = (moment.rfc3339(), moment.short());
+        self.print(format_args!(
+            "</td><td class=\"time\"><time datetime=\"{exact}\" title=\"{exact}\">{short}</time></td></tr>"
+        ));
+    }
+
+    fn size(&mut self, octets: u64) {
+        self.print(format_args!("<data value=\"{octets}\" title=\"{octets} bytes\">{}</data>", human_size(octets)));
+    }
+
+    /// Links to the parts of a listing that was cut.
+    fn pages(&mut self, listing: &Listing, asked: &Asked) {
+        let (Some(limit), total) = (asked.limit, listing.total()) else { return };
+        let end = asked.offset.saturating_add(limit);
+        if asked.offset == 0 && end >= total {
+            return;
+        }
+        self.put("<nav class=\"pages\" aria-label=\"Pages\"><span>");
+        if asked.offset > 0 {
+            self.put("<a rel=\"prev\" href=\"");
+            self.query(asked.order, asked.limit, asked.offset.saturating_sub(limit));
+            self.put("\">← Previous</a>");
+        }
+        self.put("</span><span>");
+        if end < total {
+            self.put("<a rel=\"next\" href=\"");
+            self.query(asked.order, asked.limit, end);
+            self.put("\">Next →</a>");
+        }
+        self.put("</span></nav>");
+    }
+}
+
+/// The link to an item: relative to the folder and never mistaken for a scheme, every octet that is not unreserved escaped.
+pub(super) fn link(item: &Item) -> String {
+    let mut link = b"./".to_vec();
+    for &octet in &item.name {
+        if octet.is_ascii_alphanumeric() || b"-._~".contains(&octet) {
+            link.push(octet);
+        } else {
+            push_escape(octet, &mut link);
+        }
+    }
+    if item.is_folder {
+        link.push(b'/');
+    }
+    String::from_utf8(link).expect("only ASCII was put in")
+}
+
+fn up(levels: usize) -> String {
+    if levels == 0 { "./".to_owned() } else { "../".repeat(levels) }
+}
+
+fn count(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// `999 B`, `1.2 MiB`: three digits at most say as much as a reader wants to know.
+pub(super) fn human_size(octets: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if octets < 1024 {
+        return format!("{octets} B");
+    }
+    let mut size = octets as f64 / 1024.0;
+    let mut unit = 0;
+    // What would be rounded to 1024 is one of the next unit.
+    while size >= 1023.5 && unit + 1 < UNITS.len() {
+        size /= 1024.0;
+        unit += 1;
+    }
+    if size < 9.95 { format!("{size:.1} {}", UNITS[unit]) } else { format!("{size:.0} {}", UNITS[unit]) }
+}
+
+/// The icon of an item and what it is called.
+fn kind(item: &Item) -> (&'static str, &'static str) {
+    if item.is_folder {
+        return ("folder", if item.is_symlink { "Link to a folder" } else { "Folder" });
+    }
+    let dot = item.name.iter().rposition(|&octet| octet == b'.');
+    let extension = dot.map(|dot| item.name[dot + 1..].to_ascii_lowercase()).unwrap_or_default();
+    match &*extension {
+        b"avif" | b"bmp" | b"gif" | b"heic" | b"ico" | b"jpeg" | b"jpg" | b"png" | b"svg" | b"tif" | b"tiff"
+        | b"webp" => ("image", "Image"),
+        b"aac" | b"avi" | b"flac" | b"m4a" | b"mkv" | b"mov" | b"mp3" | b"mp4" | b"ogg" | b"opus" | b"wav"
+        | b"webm" => ("media", "Sound or film"),
+        b"7z" | b"bz2" | b"deb" | b"gz" | b"iso" | b"jar" | b"rar" | b"rpm" | b"tar" | b"tgz" | b"xz" | b"zip"
+        | b"zst" => ("archive", "Archive"),
+        b"c" | b"cpp" | b"css" | b"go" | b"h" | b"htm" | b"html" | b"java" | b"js" | b"json" | b"mjs" | b"php"
+        | b"py" | b"rb" | b"rs" | b"sh" | b"sql" | b"toml" | b"ts" | b"wasm" | b"xml" | b"yaml" | b"yml" => {
+            ("code", "Code")
+        }
+        b"csv" | b"doc" | b"docx" | b"epub" | b"log" | b"md" | b"odt" | b"pdf" | b"rst" | b"rtf" | b"tex" | b"txt" => {
+            ("text", "Text")
+        }
+        _ => ("file", "File"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (octets, want) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1536, "1.5 KiB"),
+            (10_188, "9.9 KiB"),
+            (10_189, "10 KiB"),
+            (1_048_063, "1023 KiB"),
+            (1_048_064, "1.0 MiB"),
+            (5_000_000_000, "4.7 GiB"),
+            (u64::MAX, "16 EiB"),
+        ] {
+            assert_eq!(human_size(octets), want, "{octets}");
+        }
+    }
+
+    #[test]
+    fn text_is_escaped() {
+        let mut page = Page(String::new());
+        page.text("a<b>&&\"x'<");
+        assert_eq!(page.0, "a&lt;b&gt;&amp;&amp;&quot;x&#39;&lt;");
+    }
+}

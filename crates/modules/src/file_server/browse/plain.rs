@@ -1,0 +1,74 @@
+//! The listing as JSON and as text.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::calendar::Moment;
+use super::list::{Item, Listing};
+use super::page::{human_size, link};
+
+/// A list of objects with Caddy's keys.
+pub(super) fn json(listing: &Listing) -> Vec<u8> {
+    let items: Vec<Value> = listing.items.iter().map(object).collect();
+    let mut octets = Value::Array(items).to_string().into_bytes();
+    octets.push(b'\n');
+    octets
+}
+
+fn object(item: &Item) -> Value {
+    let mut object = json!({
+        "name": name(item),
+        "size": item.len,
+        "url": link(item),
+        "mod_time": Moment::of(item.modified).rfc3339(),
+        "mode": go_mode(item.mode),
+        "is_dir": item.is_folder,
+        "is_symlink": item.is_symlink,
+    });
+    if let Some(to) = &item.leads_to {
+        object["symlink_path"] = to.as_str().into();
+    }
+    object
+}
+
+/// Go's bits of a mode: the permission, and a bit of its own for a folder.
+fn go_mode(mode: u32) -> u32 {
+    let kind = if mode & libc::S_IFMT == libc::S_IFDIR { 1 << 31 } else { 0 };
+    kind | mode & 0o777
+}
+
+fn name(item: &Item) -> String {
+    let mut name = String::from_utf8_lossy(&item.name).into_owned();
+    if item.is_folder {
+        name.push('/');
+    }
+    name
+}
+
+/// A table in columns. A control character in a name would break it, or a terminal: it is shown as `?`.
+pub(super) fn text(listing: &Listing) -> Vec<u8> {
+    let rows: Vec<[String; 3]> = listing
+        .items
+        .iter()
+        .map(|item| {
+            let name = name(item).replace(char::is_control, "?");
+            let size = if item.is_folder { "-".to_owned() } else { human_size(item.len) };
+            let moment = Moment::of(item.modified);
+            let Moment { year, day, hour, minute, second, .. } = moment;
+            [name, size, format!("{} {day}, {year} at {hour:02}:{minute:02}:{second:02}", moment.month_name())]
+        })
+        .collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0).max(8);
+    let (name_width, size_width) = (width(0), width(1));
+    let mut out = String::new();
+    let mut line = |name: &str, size: &str, modified: &str| {
+        writeln!(out, "{name:name_width$}  {size:>size_width$}  {modified}").expect("a string takes every write");
+    };
+    line("Name", "Size", "Modified");
+    line("----", "----", "--------");
+    for [name, size, modified] in &rows {
+        line(name, size, modified);
+    }
+    out.into_bytes()
+}

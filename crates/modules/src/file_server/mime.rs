@@ -1,0 +1,57 @@
+//! Types by extension, with the charset that Go's `mime` package, and so Caddy, gives to text.
+
+use std::borrow::Cow;
+
+/// The type of a file of this name; `None` where none is known: then no type is sent, and none is guessed.
+pub(super) fn of(path: &[u8]) -> Option<Cow<'static, str>> {
+    let name = path.rsplit(|&octet| octet == b'/').next().unwrap_or_default();
+    let dot = name.iter().rposition(|&octet| octet == b'.')?;
+    let extension = std::str::from_utf8(&name[dot + 1..]).ok()?.to_ascii_lowercase();
+    // First those that Go has built in, or that the table spells otherwise.
+    let known = match &*extension {
+        "avif" => "image/avif",
+        "ico" => "image/vnd.microsoft.icon",
+        "js" | "mjs" => "text/javascript",
+        "json" | "map" => "application/json",
+        "log" => "text/plain",
+        "md" => "text/markdown",
+        "svg" => "image/svg+xml",
+        "wasm" => "application/wasm",
+        "webmanifest" => "application/manifest+json",
+        "webp" => "image/webp",
+        "xml" => "text/xml",
+        "yaml" | "yml" => "application/yaml",
+        _ => mime_guess::from_ext(&extension).first_raw()?,
+    };
+    Some(if known.starts_with("text/") { format!("{known}; charset=utf-8").into() } else { known.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    // Go, package mime, func TypeByExtension: "Text types have the charset parameter set to "utf-8" by default."
+    #[test]
+    fn types() {
+        for (path, want) in [
+            ("/a/index.html", Some("text/html; charset=utf-8")),
+            ("/a.HTM", Some("text/html; charset=utf-8")),
+            ("a.css", Some("text/css; charset=utf-8")),
+            ("a.js", Some("text/javascript; charset=utf-8")),
+            ("a.json", Some("application/json")),
+            ("a.tar.gz", Some("application/gzip")),
+            ("a.png", Some("image/png")),
+            ("a.svg", Some("image/svg+xml")),
+            ("a.wasm", Some("application/wasm")),
+            ("a.txt", Some("text/plain; charset=utf-8")),
+            ("a.pdf", Some("application/pdf")),
+            ("a.woff2", Some("font/woff2")),
+            ("a.mp4", Some("video/mp4")),
+            ("README", None),
+            ("a.b/README", None),
+            ("a.nosuchtype", None),
+            ("a.", None),
+            ("a.\u{e4}", None),
+        ] {
+            assert_eq!(super::of(path.as_bytes()).as_deref(), want, "{path}");
+        }
+    }
+}

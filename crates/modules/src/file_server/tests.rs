@@ -1,0 +1,314 @@
+//! The file server through the test kit, on a folder of its own for each test.
+
+mod browse;
+mod escape;
+mod rfc9110;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+
+use causeway_pipeline::Registry;
+use causeway_testkit::{Answer, Kit, Request};
+use serde_json::{Value, json};
+
+/// A folder that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("causeway-file-server-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).expect("a folder for the test");
+        Self(path)
+    }
+
+    /// Writes a file, with the folders it lies in, last changed at 2001-09-09T01:46:40Z.
+    fn file(&self, path: &str, content: impl AsRef<[u8]>) -> &Self {
+        let path = self.0.join(path);
+        fs::create_dir_all(path.parent().expect("a file lies in a folder")).expect("folders");
+        fs::write(&path, content).expect("a file");
+        set_modified(&path, 1_000_000_000);
+        self
+    }
+
+    fn kit(&self, options: Value) -> Kit {
+        Kit::new(&registry(), &json!([{ "handle": [self.handler(options)] }]))
+    }
+
+    fn handler(&self, mut options: Value) -> Value {
+        options["handler"] = json!("file_server");
+        if options.get("root").is_none() {
+            options["root"] = json!(self.0);
+        }
+        options
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn set_modified(path: &Path, seconds: u64) {
+    let file = fs::File::open(path).expect("it was written");
+    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).expect("the owner may");
+}
+
+fn registry() -> Registry {
+    let mut registry = Registry::default();
+    crate::register(&mut registry);
+    registry
+}
+
+fn summary(answer: &Answer) -> (u16, &str) {
+    (answer.status, answer.text())
+}
+
+#[test]
+fn a_file_with_its_fields() {
+    let folder = Folder::new();
+    folder.file("a/page.html", "<p>").file("a/raw", "raw").file("empty.txt", "");
+    let mut kit = folder.kit(json!({}));
+    for _ in 0..2 {
+        let answer = kit.send(&Request::get("/a/page.html?x=1"));
+        assert_eq!(summary(&answer), (200, "<p>"));
+        assert_eq!(answer.field("content-type"), Some("text/html; charset=utf-8"));
+        assert_eq!(answer.field("last-modified"), Some("Sun, 09 Sep 2001 01:46:40 GMT"));
+        assert_eq!(answer.field("accept-ranges"), Some("bytes"));
+        // Base 36 of 10^18 and of 3.
+        assert_eq!(answer.field("etag"), Some("\"7lieexzx4kxs3\""));
+    }
+    let raw = kit.send(&Request::get("/a/raw"));
+    assert_eq!((summary(&raw), raw.field("content-type")), ((200, "raw"), None));
+    let head = kit.send(&Request::new("HEAD", "/a/raw"));
+    assert_eq!((summary(&head), head.length), ((200, ""), Some(3)));
+    assert_eq!(summary(&kit.send(&Request::get("/empty.txt"))), (200, ""));
+    assert_eq!(kit.send(&Request::get("/a/none")).status, 404);
+    assert_eq!(kit.send(&Request::get("/a/raw/below")).status, 404);
+    assert_eq!(kit.send(&Request::get(&format!("/{}", "x".repeat(300)))).status, 404);
+}
+
+// Caddy: "root … default {http.vars.root} if set, or current working directory".
+#[test]
+fn the_root_is_a_variable() {
+    let folder = Folder::new();
+    folder.file("site/x.txt", "x");
+    let vars = json!({ "handler": "vars", "root": format!("{}/{{http.request.host}}/", folder.0.display()) });
+    let routes = json!([{ "handle": [vars, { "handler": "file_server" }] }]);
+    let mut kit = Kit::new(&registry(), &routes);
+    assert_eq!(summary(&kit.send(&Request::get("/x.txt").field("Host", "site"))), (200, "x"));
+    assert_eq!(kit.send(&Request::get("/x.txt")).status, 404);
+    let mut kit = Kit::new(&registry(), &json!([{ "handle": [{ "handler": "file_server" }] }]));
+    let own = kit.send(&Request::get("/Cargo.toml"));
+    assert!(own.text().contains("causeway-modules"), "tests run in the crate's folder");
+}
+
+// Caddy: index names are tried in order; a hidden one is as none; without one a folder is 404.
+#[test]
+fn index_files() {
+    let folder = Folder::new();
+    folder.file("index.html", "top").file("a/index.txt", "a").file("b/home", "b").file("c/index.html/x", "folder");
+    let mut kit = folder.kit(json!({}));
+    assert_eq!(summary(&kit.send(&Request::get("/"))), (200, "top"));
+    assert_eq!(summary(&kit.send(&Request::get("/a/"))), (200, "a"));
+    assert_eq!(kit.send(&Request::get("/b/")).status, 404);
+    assert_eq!(kit.send(&Request::get("/c/")).status, 404);
+    let mut kit = folder.kit(json!({ "index_names": ["home"] }));
+    assert_eq!(summary(&kit.send(&Request::get("/b/"))), (200, "b"));
+    assert_eq!(kit.send(&Request::get("/a/")).status, 404);
+    let mut kit = folder.kit(json!({ "hide": ["index.html"] }));
+    assert_eq!(kit.send(&Request::get("/")).status, 404);
+}
+
+// Caddy, `canonical_uris`: folders end in a slash, files do not, 308, the query stays; not when the last segment was rewritten.
+#[test]
+fn canonical_paths() {
+    let folder = Folder::new();
+    folder.file("d/index.html", "d").file("f.txt", "f").file("d/e f/index.html", "e");
+    let mut kit = folder.kit(json!({}));
+    for (target, want) in [
+        ("/d", "/d/"),
+        ("/d?a=b&c", "/d/?a=b&c"),
+        ("/f.txt/", "/f.txt"),
+        ("/f.txt/?x", "/f.txt?x"),
+        ("/d/e%20f", "/d/e%20f/"),
+        ("//d", "/d/"),
+        ("////f.txt/", "/f.txt"),
+        // What would be another site's address when it stood in Location as it came.
+        ("//evil.test/../d", "/evil.test/../d/"),
+        ("//evil.test/..%2fd", "/evil.test/..%2fd/"),
+    ] {
+        let answer = kit.send(&Request::get(target));
+        assert_eq!((answer.status, answer.field("location")), (308, Some(want)), "{target}");
+        assert_eq!(kit.send(&Request::get(want)).status, 200, "{target}");
+    }
+    let mut kit = folder.kit(json!({ "canonical_uris": false }));
+    assert_eq!(summary(&kit.send(&Request::get("/d"))), (200, "d"));
+    assert_eq!(summary(&kit.send(&Request::get("/f.txt/"))), (200, "f"));
+    let rewrite = |uri: &str| json!([{ "handle": [{ "handler": "rewrite", "uri": uri }, folder.handler(json!({}))] }]);
+    let mut kit = Kit::new(&registry(), &rewrite("/d"));
+    assert_eq!(summary(&kit.send(&Request::get("/other"))), (200, "d"));
+    assert_eq!(kit.send(&Request::get("/x/d")).field("location"), Some("/x/d/"));
+}
+
+// Caddy, `hide`: without a slash each component, with one a path and what lies below, globs in both.
+#[test]
+fn hidden_files() {
+    let folder = Folder::new();
+    folder.file(".git/config", "x").file("a/.env", "x").file("a/b/c.txt", "x").file("a/bc.txt", "x").file("d.php", "x");
+    let secret = format!("{}/a/b", folder.0.display());
+    let glob = format!("{}/*.php", folder.0.display());
+    for (hide, target, want) in [
+        (json!([".git"]), "/.git/config", 404),
+        (json!([".*"]), "/a/.env", 404),
+        (json!([".git"]), "/a/.env", 200),
+        (json!(["b"]), "/a/b/c.txt", 404),
+        (json!(["b"]), "/a/bc.txt", 200),
+        (json!([secret]), "/a/b/c.txt", 404),
+        (json!([secret]), "/a/bc.txt", 200),
+        (json!([secret]), "/x/../a//b/c.txt", 404),
+        (json!([glob]), "/d.php", 404),
+        (json!([glob]), "/a/bc.txt", 200),
+        (json!(["*.txt"]), "/a/b/c.txt", 404),
+    ] {
+        let answer = folder.kit(json!({ "hide": hide })).send(&Request::get(target));
+        assert_eq!(answer.status, want, "{hide} {target}");
+    }
+}
+
+#[test]
+fn methods_pass_thru_and_statuses() {
+    let folder = Folder::new();
+    folder.file("x.txt", "x").file("sorry.html", "sorry");
+    let mut kit = folder.kit(json!({}));
+    for method in ["POST", "DELETE", "OPTIONS", "PROPFIND"] {
+        let answer = kit.send(&Request::new(method, "/x.txt"));
+        assert_eq!((answer.status, answer.field("allow")), (405, Some("GET, HEAD")), "{method}");
+    }
+    assert_eq!(kit.send(&Request::new("POST", "/none")).status, 404);
+    let next = json!({ "handler": "static_response", "body": "next" });
+    let routes = json!([{ "handle": [folder.handler(json!({ "pass_thru": true })), next] }]);
+    let mut kit = Kit::new(&registry(), &routes);
+    assert_eq!(summary(&kit.send(&Request::get("/none"))), (200, "next"));
+    assert_eq!(summary(&kit.send(&Request::get("/x.txt"))), (200, "x"));
+    let mut kit = folder.kit(json!({ "status_code": "503" }));
+    let answer = kit.send(&Request::get("/x.txt").field("Range", "bytes=0-0").field("If-None-Match", "*"));
+    assert_eq!(summary(&answer), (503, "x"));
+    // Caddy: in an error route the file goes out with the error's status, whatever the method was.
+    let errors = json!([{ "handle": [{ "handler": "rewrite", "uri": "/sorry.html" }, folder.handler(json!({}))] }]);
+    let mut kit = Kit::with_errors(&registry(), &json!([{ "handle": [folder.handler(json!({}))] }]), &errors);
+    assert_eq!(summary(&kit.send(&Request::get("/none"))), (404, "sorry"));
+    assert_eq!(summary(&kit.send(&Request::new("POST", "/x.txt"))), (405, "sorry"));
+}
+
+#[test]
+fn fields_that_an_earlier_handler_set_stay() {
+    let folder = Folder::new();
+    folder.file("x.txt", "x");
+    let set = json!({ "handler": "headers", "response": { "set": { "Content-Type": ["a/b"], "ETag": ["\"mine\""] } } });
+    let mut kit = Kit::new(&registry(), &json!([{ "handle": [set, folder.handler(json!({}))] }]));
+    let answer = kit.send(&Request::get("/x.txt"));
+    assert_eq!((answer.field("content-type"), answer.field("etag")), (Some("a/b"), Some("\"mine\"")));
+    assert_eq!(kit.send(&Request::get("/x.txt").field("If-None-Match", "\"mine\"")).status, 304);
+}
+
+// The bound of the pool that may block is the operator's protection: beyond it the answer is 503, at once.
+#[test]
+fn a_full_pool_is_503_and_a_hit_needs_no_pool() {
+    let folder = Folder::new();
+    folder.file("x.txt", "x");
+    let mut kit = folder.kit(json!({}));
+    assert_eq!(kit.send(&Request::get("/x.txt")).status, 200);
+    kit.worker().queue_jobs(0);
+    assert_eq!(summary(&kit.send(&Request::get("/x.txt"))), (200, "x"));
+    assert_eq!(kit.send(&Request::get("/y.txt")).status, 503);
+    kit.worker().advance(Duration::from_secs(1));
+    assert_eq!(kit.send(&Request::get("/x.txt")).status, 503);
+}
+
+#[test]
+fn a_changed_file_is_seen_within_a_second() {
+    let folder = Folder::new();
+    folder.file("x.txt", "old");
+    let mut kit = folder.kit(json!({}));
+    assert_eq!(summary(&kit.send(&Request::get("/x.txt"))), (200, "old"));
+    fs::write(folder.0.join("x.txt"), "newer").expect("a file");
+    let jobs = kit.worker().jobs_seen();
+    assert_eq!(summary(&kit.send(&Request::get("/x.txt"))), (200, "old"));
+    kit.worker().advance(Duration::from_millis(999));
+    assert_eq!((summary(&kit.send(&Request::get("/x.txt"))), kit.worker().jobs_seen()), ((200, "old"), jobs));
+    kit.worker().advance(Duration::from_millis(1));
+    assert_eq!(summary(&kit.send(&Request::get("/x.txt"))), (200, "newer"));
+    // Unchanged: looked at, not read again.
+    kit.worker().advance(Duration::from_secs(5));
+    assert_eq!((summary(&kit.send(&Request::get("/x.txt"))), kit.worker().jobs_seen()), ((200, "newer"), jobs + 2));
+    fs::remove_file(folder.0.join("x.txt")).expect("it was there");
+    kit.worker().advance(Duration::from_secs(1));
+    assert_eq!(kit.send(&Request::get("/x.txt")).status, 404);
+}
+
+#[test]
+fn while_one_looks_others_get_what_was_there() {
+    let folder = Folder::new();
+    folder.file("x.txt", "x");
+    let mut kit = folder.kit(json!({}));
+    assert_eq!(kit.send(&Request::get("/x.txt")).status, 200);
+    kit.worker().advance(Duration::from_secs(2));
+    kit.worker().queue_jobs(1);
+    let Err(looking) = kit.send_pending(&Request::get("/x.txt")) else { panic!("it looks first") };
+    assert_eq!(summary(&kit.send_pending(&Request::get("/x.txt")).ok().expect("no wait")), (200, "x"));
+    assert_eq!(summary(&looking.finish(&mut kit)), (200, "x"));
+    // A peer that goes away while its file is looked for leaves nothing behind.
+    let Err(gone) = kit.send_pending(&Request::get("/y.txt")) else { panic!("it looks first") };
+    gone.cancel(&mut kit);
+    assert_eq!(kit.worker().run_jobs(), 1);
+    assert_eq!(kit.send(&Request::get("/y.txt")).status, 404);
+}
+
+#[test]
+fn large_files_are_sent_from_the_file() {
+    let folder = Folder::new();
+    let content: Vec<u8> = (0..200_000u32).map(|at| (at % 251) as u8).collect();
+    folder.file("big.bin", &content).file("edge.bin", &content[..65_536]).file("over.bin", &content[..65_537]);
+    let mut kit = folder.kit(json!({}));
+    for (target, len) in [("/big.bin", 200_000), ("/edge.bin", 65_536), ("/over.bin", 65_537), ("/big.bin", 200_000)] {
+        let answer = kit.send(&Request::get(target));
+        assert_eq!((answer.status, answer.length), (200, Some(len as u64)), "{target}");
+        assert!(answer.body == content[..len], "{target}");
+    }
+    let answer = kit.send(&Request::get("/big.bin").field("Range", "bytes=100000-100009"));
+    assert_eq!((answer.status, &answer.body[..]), (206, &content[100_000..100_010]));
+    let answer = kit.send(&Request::get("/big.bin").field("Range", "bytes=0-4,-5"));
+    assert_eq!(answer.length, Some(answer.body.len() as u64));
+    assert!(answer.body.windows(5).any(|part| part == &content[199_995..]));
+}
+
+#[test]
+fn pipes_and_devices_are_not_served() {
+    let folder = Folder::new();
+    std::os::unix::fs::symlink("/dev/zero", folder.0.join("zero")).expect("a link");
+    assert_eq!(folder.kit(json!({})).send(&Request::get("/zero")).status, 404);
+}
+
+#[test]
+fn refused() {
+    for (options, want) in [
+        (json!({ "fs": "s3" }), "found 's3', expected no `fs`"),
+        (json!({ "precompressed": { "gzip": {} } }), "expected no precompressed files"),
+        (json!({ "hide": ["{http.request.host}"] }), "expected a pattern without placeholders"),
+        (json!({ "index_names": ["{http.request.host}"] }), "expected a name without placeholders"),
+        (json!({ "browse": { "template_file": "x" } }), "browse: found 'x', expected no template_file"),
+        (json!({ "browse": { "sort": ["age"] } }), "found 'age', expected one of name"),
+        (json!({ "rot": "x" }), "unknown field `rot`"),
+        (json!({ "status_code": "abc" }), "status_code: found 'abc'"),
+    ] {
+        let mut handler = options;
+        handler["handler"] = json!("file_server");
+        let error = Kit::build(&registry(), &json!([{ "handle": [handler] }]), &Value::Null).err().expect(want);
+        assert!(error.to_string().contains(want), "{error}");
+    }
+}

@@ -1,0 +1,193 @@
+//! Listings.
+
+use super::*;
+
+const HOSTILE: [&str; 9] = [
+    "<b>x<b>.txt",
+    "\" onmouseover=injected=1 x=\".txt",
+    "&lt;amp&amp;.txt",
+    "%2f.txt",
+    "#hash?.txt",
+    "javascript:x=1.txt",
+    "back\\slash.txt",
+    "invoice\u{202e}fdp.txt",
+    "Grüße-日本-\u{1f600}.txt",
+];
+
+/// Four files and two folders, whose orders all differ.
+fn sorted() -> Folder {
+    let folder = Folder::new();
+    folder
+        .file("B.txt", vec![0; 100])
+        .file("a.txt", vec![0; 300])
+        .file("c.txt", vec![0; 200])
+        .file("z/x", "")
+        .file("d/x", "");
+    for (name, seconds) in [("B.txt", 3000), ("a.txt", 2000), ("c.txt", 4000), ("z", 1000), ("d", 5000)] {
+        set_modified(&folder.0.join(name), seconds);
+    }
+    set_modified(&folder.0, 6000);
+    folder
+}
+
+fn page(answer: &Answer) -> &str {
+    assert_eq!((answer.status, answer.field("content-type")), (200, Some("text/html; charset=utf-8")));
+    answer.text()
+}
+
+/// The names in a page's rows, as the browser would read them.
+fn names(page: &str) -> Vec<String> {
+    let rows = page.split("<tr class=\"entry\">").skip(1);
+    rows.map(|row| {
+        let name = row.split("<bdi>").nth(1).and_then(|rest| rest.split("</bdi>").next()).expect("a name");
+        assert!(!name.contains(['<', '>', '"', '\'']), "{name}");
+        ["&lt;|<", "&gt;|>", "&quot;|\"", "&#39;|'", "&amp;|&"].iter().fold(name.to_owned(), |name, pair| {
+            let (escape, text) = pair.split_once('|').expect("a pair");
+            name.replace(escape, text)
+        })
+    })
+    .collect()
+}
+
+// Caddy, fileserver browse: `sort` is name, namedirfirst, size or time, `order` asc or desc; `limit` and `offset` cut.
+#[test]
+fn orders() {
+    let folder = sorted();
+    let mut kit = folder.kit(json!({ "browse": {} }));
+    for (query, want) in [
+        ("", "d z a.txt B.txt c.txt"),
+        ("?sort=name", "a.txt B.txt c.txt d z"),
+        ("?sort=name&order=desc", "z d c.txt B.txt a.txt"),
+        ("?sort=namedirfirst&order=asc", "d z a.txt B.txt c.txt"),
+        ("?sort=size", "d z B.txt c.txt a.txt"),
+        ("?sort=size&order=desc", "a.txt c.txt B.txt z d"),
+        ("?sort=time", "z a.txt B.txt c.txt d"),
+        ("?sort=time&order=desc", "d c.txt B.txt a.txt z"),
+        ("?sort=nonsense&order=sideways", "d z a.txt B.txt c.txt"),
+        ("?limit=2", "d z"),
+        ("?limit=2&offset=2", "a.txt B.txt"),
+        ("?offset=4", "c.txt"),
+        ("?offset=99&limit=-1", ""),
+    ] {
+        let answer = kit.send(&Request::get(&format!("/{query}")));
+        assert_eq!(names(page(&answer)).join(" "), want, "{query}");
+    }
+    let answer = folder.kit(json!({ "browse": { "sort": ["size", "desc"] } })).send(&Request::get("/"));
+    assert_eq!(names(page(&answer)).join(" "), "a.txt c.txt B.txt z d");
+}
+
+// The contract of the page tests: links that sort in the head, one row for each file, its first link the file's.
+#[test]
+fn a_page() {
+    let folder = sorted();
+    let answer = folder.kit(json!({ "browse": {} })).send(&Request::get("/"));
+    let text = page(&answer);
+    for part in [
+        "<th scope=\"col\" class=\"name\" aria-sort=\"ascending\"><a data-sort=\"name\" href=\"?sort=namedirfirst&amp;order=desc\">",
+        "<a data-sort=\"size\" href=\"?sort=size&amp;order=asc\">",
+        "<a data-sort=\"time\" href=\"?sort=time&amp;order=asc\">",
+        "<tr class=\"entry\"><td class=\"name\"><a href=\"./B.txt\">",
+        "<a href=\"./d/\">",
+        "<data value=\"300\" title=\"300 bytes\">300 B</data>",
+        "<time datetime=\"1970-01-01T00:50:00Z\" title=\"1970-01-01T00:50:00Z\">1970-01-01 00:50</time>",
+        "2 folders · 3 files · <data value=\"600\" title=\"600 bytes\">600 B</data>",
+    ] {
+        assert!(text.contains(part), "{part}");
+    }
+    // Nothing is asked for outside, nothing runs.
+    assert!(!text.contains("<script") && !text.contains("<tr class=\"up\">"));
+    assert!(!text.replace("http://www.w3.org/2000/svg", "").contains("//"), "an address of another site");
+    assert!(answer.field("content-security-policy").is_some_and(|policy| policy.starts_with("default-src 'none'")));
+    assert_eq!(answer.field("vary"), Some("Accept, Accept-Encoding"));
+    assert_eq!(answer.field("last-modified"), Some("Thu, 01 Jan 1970 01:40:00 GMT"));
+}
+
+#[test]
+fn hostile_names_are_names() {
+    let folder = Folder::new();
+    for (at, name) in HOSTILE.iter().enumerate() {
+        fs::write(folder.0.join(name), format!("file {at}")).expect("a file");
+    }
+    let mut kit = folder.kit(json!({ "browse": {} }));
+    let answer = kit.send(&Request::get("/"));
+    let text = page(&answer).to_owned();
+    let mut shown = names(&text);
+    let mut want: Vec<String> = HOSTILE.iter().map(ToString::to_string).collect();
+    shown.sort();
+    want.sort();
+    assert_eq!(shown, want);
+    for row in text.split("<tr class=\"entry\">").skip(1) {
+        let href = row.split("<a href=\"./").nth(1).and_then(|rest| rest.split('"').next()).expect("a link");
+        assert_eq!(kit.send(&Request::get(&format!("/{href}"))).status, 200, "{href}");
+        // Every row is built alike, whatever the name.
+        assert_eq!(row.split("</tr>").next().expect("a row").matches('<').count(), 17, "{row}");
+    }
+}
+
+#[test]
+fn folders_within_folders() {
+    let folder = Folder::new();
+    folder.file("a & b/c/x", "").file(".hidden/x", "").file("a & b/.env", "");
+    let mut kit = folder.kit(json!({ "browse": {}, "hide": [".*"] }));
+    let answer = kit.send(&Request::get("/a%20%26%20b/c/?limit=5"));
+    let text = page(&answer);
+    assert!(text.contains("<title>/a &amp; b/c/</title>"));
+    assert!(text.contains("<li><a href=\"../../\" aria-label=\"Top folder\">"));
+    assert!(text.contains("<li><a href=\"../\"><bdi>a &amp; b</bdi></a></li>"));
+    assert!(text.contains("<li><span aria-current=\"page\"><bdi>c</bdi></span></li>"));
+    assert!(text.contains("<tr class=\"up\"><td class=\"name\"><a href=\"../\">"));
+    // A relative link needs the slash.
+    let answer = kit.send(&Request::get("/a%20%26%20b?sort=size"));
+    assert_eq!((answer.status, answer.field("location")), (308, Some("/a%20%26%20b/?sort=size")));
+    assert_eq!(names(page(&kit.send(&Request::get("/")))), ["a & b"]);
+    assert_eq!(names(page(&kit.send(&Request::get("/a%20%26%20b/")))), ["c"]);
+    assert_eq!(kit.send(&Request::get("/.hidden/")).status, 404);
+    assert_eq!(kit.send(&Request::get("/nope/")).status, 404);
+    let post = kit.send(&Request::new("POST", "/"));
+    assert_eq!((post.status, post.field("allow")), (405, Some("GET, HEAD")));
+    fs::create_dir(folder.0.join("void")).expect("a folder");
+    assert!(page(&kit.send(&Request::get("/void/"))).contains("This folder is empty."));
+}
+
+// Caddy: JSON where Accept asks for it, with these keys; a text table for text/plain.
+#[test]
+fn json_and_text() {
+    let folder = sorted();
+    std::os::unix::fs::symlink("a.txt", folder.0.join("link")).expect("a link");
+    set_modified(&folder.0, 6000);
+    let mut kit = folder.kit(json!({ "browse": { "reveal_symlinks": true } }));
+    let answer = kit.send(&Request::get("/?limit=3").field("Accept", "text/html, Application/JSON"));
+    assert_eq!(answer.field("content-type"), Some("application/json; charset=utf-8"));
+    let items: Value = serde_json::from_slice(&answer.body).expect("JSON");
+    assert_eq!(items[0]["name"], "d/");
+    assert_eq!((&items[0]["url"], &items[0]["is_dir"]), (&json!("./d/"), &json!(true)));
+    assert!(items[0]["mode"].as_u64().is_some_and(|mode| mode & 1 << 31 != 0));
+    assert_eq!((&items[2]["name"], &items[2]["size"]), (&json!("a.txt"), &json!(300)));
+    assert_eq!((&items[2]["mod_time"], &items[2]["is_symlink"]), (&json!("1970-01-01T00:33:20Z"), &json!(false)));
+    let all = kit.send(&Request::get("/?sort=name").field("Accept", "application/json"));
+    let all: Value = serde_json::from_slice(&all.body).expect("JSON");
+    let link = all.as_array().expect("a list").iter().find(|item| item["name"] == "link").expect("the link");
+    assert_eq!(
+        (&link["is_symlink"], &link["symlink_path"], &link["size"]),
+        (&json!(true), &json!("a.txt"), &json!(300))
+    );
+    let answer = kit.send(&Request::get("/?sort=size&order=desc&limit=1").field("Accept", "text/plain"));
+    assert_eq!(answer.field("content-type"), Some("text/plain; charset=utf-8"));
+    let want =
+        "Name          Size  Modified\n----          ----  --------\na.txt        300 B  January 1, 1970 at 00:33:20\n";
+    assert!(answer.text() == want || answer.text().contains("link"), "{}", answer.text());
+    // A browser asks for a page first.
+    let browser = "text/html,application/xhtml+xml,text/plain;q=0.8,*/*;q=0.5";
+    page(&kit.send(&Request::get("/").field("Accept", browser)));
+}
+
+// Caddy: a listing has the date of its newest change, and answers If-Modified-Since.
+#[test]
+fn a_listing_that_did_not_change_is_304() {
+    let folder = sorted();
+    let mut kit = folder.kit(json!({ "browse": {} }));
+    for (since, want) in [("Thu, 01 Jan 1970 01:40:00 GMT", 304), ("Thu, 01 Jan 1970 01:39:59 GMT", 200)] {
+        let answer = kit.send(&Request::get("/").field("If-Modified-Since", since));
+        assert_eq!((answer.status, answer.body.is_empty()), (want, want == 304), "{since}");
+    }
+}

@@ -1,0 +1,91 @@
+//! No request path leads out of the root.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const SECRET: &str = "the secret outside";
+
+fn tree() -> Folder {
+    let folder = Folder::new();
+    folder.file("secret.txt", SECRET).file("root-secret/secret.txt", SECRET);
+    folder.file("root/index.html", "inside").file("root/a/b/c.txt", "inside").file("root/a/secret", "inside");
+    folder
+}
+
+fn kit(folder: &Folder) -> Kit {
+    folder.kit(json!({ "root": folder.0.join("root"), "browse": {} }))
+}
+
+#[track_caller]
+fn check(kit: &mut Kit, target: &str) {
+    let answer = kit.send(&Request::get(target));
+    let text = String::from_utf8_lossy(&answer.body);
+    assert!(!text.contains(SECRET) && !text.contains("secret.txt"), "{target:?} shows {text}");
+    assert!(matches!(answer.status, 200 | 308 | 400 | 404), "{target:?}: {}", answer.status);
+    if let Some(location) = answer.field("location") {
+        assert!(location.starts_with('/') && !location.starts_with("//"), "{target:?} leads to {location}");
+    }
+}
+
+#[test]
+fn known_attacks() {
+    let folder = tree();
+    let mut kit = kit(&folder);
+    for target in [
+        "/../secret.txt",
+        "/../../../../../../../../etc/passwd",
+        "/a/../../secret.txt",
+        "/%2e%2e/secret.txt",
+        "/%2e%2e%2fsecret.txt",
+        "/..%2fsecret.txt",
+        "/a/..%2f..%2fsecret.txt",
+        "/%252e%252e/secret.txt",
+        "/..%5csecret.txt",
+        "/..%00/secret.txt",
+        "/a%00/../../secret.txt",
+        "/.%2e/.%2e/secret.txt",
+        "/...//....//secret.txt",
+        "/../root-secret/secret.txt",
+        "/..root-secret/secret.txt",
+        "//secret.txt",
+        "/-secret/secret.txt",
+        "/%c0%ae%c0%ae/secret.txt",
+    ] {
+        check(&mut kit, target);
+    }
+    // RFC 3986 has no octet 0 in a name: the request is wrong, not the file missing.
+    assert_eq!(kit.send(&Request::get("/a%00")).status, 400);
+    // The tree is what the attacks would find.
+    assert_eq!(kit.send(&Request::get("/a/b/../secret")).text(), "inside");
+}
+
+// As Caddy: links are followed, also out of the root. Who writes below the root decides.
+#[test]
+fn links_are_followed() {
+    let folder = tree();
+    std::os::unix::fs::symlink("../secret.txt", folder.0.join("root/out")).expect("a link");
+    assert_eq!(kit(&folder).send(&Request::get("/out")).text(), SECRET);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn no_path_leads_out(segments in prop::collection::vec(prop::sample::select(vec![
+        "..", ".", "", "a", "b", "secret", "secret.txt", "root", "root-secret", "c.txt", "%2e%2e", "%2E.", ".%2e", "%2f", "..%2f",
+        "%2f..", "%5c", "..%5c", "%00", "%252e", "...", "~", "index.html", "..%2f..%2f", "etc", "passwd", "%c0%ae",
+    ]), 0..9), separators in prop::collection::vec(prop::sample::select(vec!["/", "//", "%2f", "/./"]), 9)) {
+        thread_local! {
+            static TREE: Folder = tree();
+        }
+        TREE.with(|folder| {
+            let mut target = String::from("/");
+            for (segment, separator) in segments.iter().zip(&separators) {
+                target.push_str(segment);
+                target.push_str(separator);
+            }
+            check(&mut kit(folder), &target);
+            check(&mut kit(folder), target.trim_end_matches('/').get(..).filter(|t| t.starts_with('/')).unwrap_or("/"));
+        });
+    }
+}

@@ -1,0 +1,174 @@
+//! RFC 9110 §13 (conditional requests) and §14 (range requests) on a file of ten octets.
+
+use super::*;
+
+const DATE: &str = "Sun, 09 Sep 2001 01:46:40 GMT";
+const EARLIER: &str = "Sun, 09 Sep 2001 01:46:39 GMT";
+const LATER: &str = "Sun, 09 Sep 2001 01:46:41 GMT";
+/// Base 36 of 10^18 and of 10.
+const TAG: &str = "\"7lieexzx4kxsa\"";
+
+fn ten() -> Folder {
+    let folder = Folder::new();
+    folder.file("ten.txt", "0123456789");
+    folder
+}
+
+#[track_caller]
+fn check(method: &str, cases: &[(&[(&str, &str)], u16)]) {
+    let folder = ten();
+    let mut kit = folder.kit(json!({}));
+    assert_eq!(kit.send(&Request::get("/ten.txt")).field("etag"), Some(TAG));
+    for (fields, want) in cases {
+        let request =
+            fields.iter().fold(Request::new(method, "/ten.txt"), |request, (name, value)| request.field(name, value));
+        let answer = kit.send(&request);
+        assert_eq!(answer.status, *want, "{method} {fields:?}");
+        if *want == 304 {
+            // RFC 9110 §15.4.5: what a cache needs of the fields that 200 would have had.
+            assert_eq!((answer.field("etag"), answer.field("content-type")), (Some(TAG), None));
+            assert!(answer.body.is_empty());
+        }
+    }
+}
+
+// §13.1.1: If-Match compares strongly; `*` matches whatever is there; else 412.
+#[test]
+fn rfc9110_13_1_1_if_match() {
+    let weak = format!("W/{TAG}");
+    let list = format!("\"x\", {TAG}");
+    check(
+        "GET",
+        &[
+            (&[("If-Match", TAG)], 200),
+            (&[("If-Match", "*")], 200),
+            (&[("If-Match", &list)], 200),
+            (&[("If-Match", "\"x\""), ("If-Match", TAG)], 200),
+            (&[("If-Match", "\"x\"")], 412),
+            (&[("If-Match", &weak)], 412),
+            (&[("If-Match", "")], 412),
+            (&[("If-Match", "\"7lieexzx4kxsa")], 412),
+        ],
+    );
+}
+
+// §13.1.2: If-None-Match compares weakly; a match is 304 for GET and HEAD.
+#[test]
+fn rfc9110_13_1_2_if_none_match() {
+    let weak = format!("W/{TAG}");
+    let list = format!("\"a,b\", {TAG},");
+    for method in ["GET", "HEAD"] {
+        check(
+            method,
+            &[
+                (&[("If-None-Match", TAG)], 304),
+                (&[("If-None-Match", &weak)], 304),
+                (&[("If-None-Match", &list)], 304),
+                (&[("If-None-Match", "*")], 304),
+                (&[("If-None-Match", "\"x\"")], 200),
+                (&[("If-None-Match", "7lieexzx4kxsa")], 200),
+                (&[("If-None-Match", "")], 200),
+            ],
+        );
+    }
+}
+
+// §13.1.3 and §13.1.4: dates; a recipient ignores one that is no date.
+#[test]
+fn rfc9110_13_1_3_and_4_dates() {
+    check(
+        "GET",
+        &[
+            (&[("If-Modified-Since", DATE)], 304),
+            (&[("If-Modified-Since", LATER)], 304),
+            (&[("If-Modified-Since", EARLIER)], 200),
+            (&[("If-Modified-Since", "Sunday, 09-Sep-01 01:46:40 GMT")], 304),
+            (&[("If-Modified-Since", "Sun Sep  9 01:46:40 2001")], 304),
+            (&[("If-Modified-Since", "yesterday")], 200),
+            (&[("If-Unmodified-Since", DATE)], 200),
+            (&[("If-Unmodified-Since", EARLIER)], 412),
+            (&[("If-Unmodified-Since", "yesterday")], 200),
+        ],
+    );
+}
+
+// §13.2.2: If-Match before If-Unmodified-Since, then If-None-Match before If-Modified-Since; the first failure decides.
+#[test]
+fn rfc9110_13_2_2_precedence() {
+    check(
+        "GET",
+        &[
+            (&[("If-Match", TAG), ("If-Unmodified-Since", EARLIER)], 200),
+            (&[("If-None-Match", "\"x\""), ("If-Modified-Since", LATER)], 200),
+            (&[("If-None-Match", TAG), ("If-Modified-Since", EARLIER)], 304),
+            (&[("If-Match", "\"x\""), ("If-None-Match", TAG)], 412),
+            (&[("If-Match", TAG), ("If-None-Match", TAG)], 304),
+            (&[("If-Unmodified-Since", EARLIER), ("If-None-Match", TAG)], 412),
+            (&[("If-None-Match", TAG), ("Range", "bytes=0-1")], 304),
+            (&[("If-Match", "\"x\""), ("Range", "bytes=0-1")], 412),
+            (&[("If-Match", TAG), ("Range", "bytes=0-1")], 206),
+        ],
+    );
+}
+
+// §13.1.5: a strong tag or the exact date; else the range is ignored.
+#[test]
+fn rfc9110_13_1_5_if_range() {
+    let weak = format!("W/{TAG}");
+    let range = ("Range", "bytes=0-1");
+    check(
+        "GET",
+        &[
+            (&[range, ("If-Range", TAG)], 206),
+            (&[range, ("If-Range", &weak)], 200),
+            (&[range, ("If-Range", "\"x\"")], 200),
+            (&[range, ("If-Range", DATE)], 206),
+            (&[range, ("If-Range", LATER)], 200),
+            (&[range, ("If-Range", EARLIER)], 200),
+            (&[range, ("If-Range", "x")], 200),
+        ],
+    );
+}
+
+// §14.2: a range is for GET only; §15.3.7.1 one part, §15.5.17 none.
+#[test]
+fn rfc9110_14_2_single_ranges() {
+    let folder = ten();
+    let mut kit = folder.kit(json!({}));
+    for (range, status, body, content_range) in [
+        ("bytes=0-3", 206, "0123", Some("bytes 0-3/10")),
+        ("bytes=-3", 206, "789", Some("bytes 7-9/10")),
+        ("bytes=4-", 206, "456789", Some("bytes 4-9/10")),
+        ("bytes=0-99", 206, "0123456789", Some("bytes 0-9/10")),
+        ("bytes=10-", 416, "", Some("bytes */10")),
+        ("bytes=x", 416, "", Some("bytes */10")),
+        ("lines=1-2", 200, "0123456789", None),
+    ] {
+        let answer = kit.send(&Request::get("/ten.txt").field("Range", range));
+        assert_eq!((summary(&answer), answer.field("content-range")), ((status, body), content_range), "{range}");
+        let kind = (status != 416).then_some("text/plain; charset=utf-8");
+        assert_eq!((answer.field("accept-ranges"), answer.field("content-type")), (Some("bytes"), kind));
+    }
+    let answer = kit.send(&Request::new("HEAD", "/ten.txt").field("Range", "bytes=0-3"));
+    assert_eq!((answer.status, answer.length), (200, Some(10)));
+}
+
+// §14.6 and §15.3.7.2: parts with their types and ranges, none of these fields on the whole.
+#[test]
+fn rfc9110_14_6_multiple_ranges() {
+    let folder = ten();
+    let mut kit = folder.kit(json!({}));
+    let answer = kit.send(&Request::get("/ten.txt").field("Range", "bytes=8-, 0-1"));
+    assert_eq!((answer.status, answer.field("content-range")), (206, None));
+    let kind = answer.field("content-type").expect("a type");
+    let boundary = kind.strip_prefix("multipart/byteranges; boundary=").expect(kind);
+    let part = |range: &str, content: &str| {
+        format!(
+            "--{boundary}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Range: bytes {range}/10\r\n\r\n{content}\r\n"
+        )
+    };
+    assert_eq!(answer.text(), format!("{}{}--{boundary}--\r\n", part("8-9", "89"), part("0-1", "01")));
+    assert_eq!(answer.length, Some(answer.body.len() as u64));
+    let greedy = kit.send(&Request::get("/ten.txt").field("Range", "bytes=0-,0-,0-"));
+    assert_eq!(summary(&greedy), (200, "0123456789"));
+}

@@ -1,0 +1,70 @@
+//! What a cached file, and matching, cost: no allocation, no job for the blocking pool, and so no system call.
+
+use causeway_pipeline::Registry;
+use causeway_testkit::counting::{Counting, allocations_during};
+use causeway_testkit::{Kit, Request};
+use serde_json::{Value, json};
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn registry() -> Registry {
+    let mut registry = Registry::default();
+    causeway_modules::register(&mut registry);
+    registry
+}
+
+/// Asserts that each of these requests, once it was served before, allocates nothing.
+#[track_caller]
+fn check(routes: &Value, requests: &[Request], status: u16) {
+    assert!(allocations_during(|| drop(std::hint::black_box(vec![1u8]))) > 0, "the counter counts");
+    let mut kit = Kit::new(&registry(), routes);
+    for request in requests {
+        assert_eq!(kit.send(request).status, status, "{}", request.target());
+        kit.run(request);
+        let jobs = kit.worker().jobs_seen();
+        let count = allocations_during(|| {
+            for _ in 0..1000 {
+                kit.run(request);
+            }
+        });
+        assert_eq!((count, kit.worker().jobs_seen()), (0, jobs), "{}", request.target());
+    }
+}
+
+#[test]
+fn a_cached_file_costs_no_allocation() {
+    let folder = std::env::temp_dir().join(format!("causeway-allocations-{}", std::process::id()));
+    std::fs::create_dir_all(folder.join("d")).expect("a folder");
+    std::fs::write(folder.join("d/index.html"), vec![b'x'; 60_000]).expect("a file");
+    std::fs::write(folder.join("big.bin"), vec![b'x'; 600_000]).expect("a file");
+    let server = json!({ "handler": "file_server", "root": "{http.vars.root}", "hide": ["Caddyfile"] });
+    let routes = json!([{ "handle": [{ "handler": "vars", "root": folder }, server] }]);
+    let whole = ["/d/", "/d/index.html", "/big.bin", "/x/../d/?a=b", "/%64/"].map(Request::get);
+    check(&routes, &whole, 200);
+    let mut kit = Kit::new(&registry(), &routes);
+    let tag = kit.send(&Request::get("/d/")).field("etag").expect("a tag").to_owned();
+    check(&routes, &[Request::get("/d/").field("If-None-Match", format!("\"x\", {tag}"))], 304);
+    let date = kit.send(&Request::get("/d/")).field("last-modified").expect("a date").to_owned();
+    check(&routes, &[Request::get("/d/").field("If-Modified-Since", date)], 304);
+    check(&routes, &["/d/", "/big.bin"].map(|target| Request::get(target).field("Range", "bytes=5-70")), 206);
+    std::fs::remove_dir_all(&folder).expect("it was made here");
+}
+
+#[test]
+fn matching_and_answering_cost_no_allocation() {
+    let routes = json!([
+        { "match": [{ "path": ["/never", "*.php", "*/x/*", "/a/*/c", "/%41b", "/{http.request.host}/*"] }], "handle": [] },
+        { "match": [{ "host": ["*.test", "b.test", "{http.request.method}"] }, { "method": ["PUT"] }], "handle": [] },
+        { "match": [{ "header": { "Accept": ["*json"], "X-A": null }, "query": { "a b": ["1"] } }], "handle": [] },
+        { "match": [{ "not": [{ "path": ["/hello"] }] }], "handle": [{ "handler": "error" }] },
+        { "handle": [{ "handler": "subroute", "routes": [{ "handle": [
+            { "handler": "vars", "who": "{http.request.remote.host}" },
+            { "handler": "headers", "request": { "set": { "X-Who": ["{http.vars.who}"] } },
+              "response": { "set": { "X-Uri": ["{http.request.uri}"] }, "delete": ["Server"], "deferred": true } },
+            { "handler": "static_response", "headers": { "X-A": ["1"] }, "body": "hello {http.vars.who}", "status_code": "200" },
+        ] }] }] },
+    ]);
+    let get = |target: &str| Request::get(target).field("Host", "a.b.test").field("Accept", "text/json");
+    check(&routes, &[get("/hello"), get("//x/../hello?a+b=1"), get("/%68ello?%61%20b=%31&c"), get("/HELLO")], 200);
+}
