@@ -272,7 +272,9 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         | Event::End { stream }
         | Event::Fault { stream: Some(stream), .. }) = event
         else {
+            // Nobody can be told any more; no body goes on either.
             self.unclean = true;
+            self.fail_bodies(BodyFault::Malformed);
             return;
         };
         let Some(exchange) = self.exchanges.iter_mut().rfind(|exchange| exchange.stream == stream) else {
@@ -408,17 +410,23 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         if let Some(event) = self.machine.handle_eof() {
             self.handle_event(event, &mut None, task, out);
         }
-        for exchange in &mut self.exchanges {
-            if exchange.inbound == Inbound::Open {
-                exchange.inbound = Inbound::Failed;
-                exchange.cx.mailbox().fail(BodyFault::PeerGone);
-            }
-        }
+        self.fail_bodies(BodyFault::PeerGone);
         if self.exchanges.iter().any(Exchange::is_waiting) {
             return ControlFlow::Break(());
         }
         self.machine.drain();
         ControlFlow::Continue(())
+    }
+
+    /// No body that is open will be completed. Whether a handler that has not answered yet was told so.
+    fn fail_bodies(&mut self, fault: BodyFault) -> bool {
+        let mut told = false;
+        for exchange in self.exchanges.iter_mut().filter(|exchange| exchange.inbound == Inbound::Open) {
+            exchange.inbound = Inbound::Failed;
+            exchange.cx.mailbox().fail(fault);
+            told |= matches!(exchange.outbound, Outbound::Running);
+        }
+        told
     }
 
     /// The last answer is out. Closing while unread octets are in the kernel would send a reset, which may overtake the
@@ -519,13 +527,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             }
             Owed::Body => {
                 // A reader learns it and may answer; nobody else waits for the rest.
-                let mut told = false;
-                for exchange in self.exchanges.iter_mut().filter(|exchange| exchange.inbound == Inbound::Open) {
-                    exchange.inbound = Inbound::Failed;
-                    exchange.cx.mailbox().fail(BodyFault::TimedOut);
-                    told |= matches!(exchange.outbound, Outbound::Running);
-                }
-                if !told {
+                if !self.fail_bodies(BodyFault::TimedOut) {
                     return ControlFlow::Break(());
                 }
                 self.since = clock::now();
