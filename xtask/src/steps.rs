@@ -67,7 +67,7 @@ impl House {
         command
     }
 
-    /// `bench/Cargo.toml` and `fuzz/Cargo.toml`: workspaces of their own, so that their dependencies stay out of ours.
+    /// `benches/Cargo.toml` and `fuzz/Cargo.toml`: workspaces of their own, so that their dependencies stay out of ours.
     pub(crate) fn side_workspace(&self, folder: &str) -> Result<PathBuf, Halt> {
         let manifest = self.root.join(folder).join("Cargo.toml");
         if manifest.exists() { Ok(manifest) } else { Err(Halt::Lacks(format!("there is no {folder}/Cargo.toml"))) }
@@ -174,7 +174,7 @@ fn run(step: &'static Step, house: &House, ci: bool) -> Row {
 fn format(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     tools::need_component(stage, "rustfmt")?;
     stage.run(house.cargo(&["fmt", "--all", "--check"]))?;
-    for folder in ["bench", "fuzz"] {
+    for folder in ["benches", "fuzz"] {
         // Their absence is told by their own steps.
         if let Ok(manifest) = house.side_workspace(folder) {
             let mut command = house.cargo(&["fmt", "--all", "--check", "--manifest-path"]);
@@ -212,7 +212,7 @@ fn docs(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
 
 fn bench(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     let mut command = house.cargo(&["test", "--workspace", "--no-fail-fast", "--manifest-path"]);
-    command.arg(house.side_workspace("bench")?);
+    command.arg(house.side_workspace("benches")?);
     let output = stage.run(command)?;
     Ok(Done::counted(&output))
 }
