@@ -193,17 +193,17 @@ impl<T: Transport, M: Machine> Connection<T, M> {
     }
 
     fn handle_input(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
-        if self.input.is_empty() && self.exchanges.is_empty() {
-            return;
-        }
         let mut resting = None;
-        while self.may_handle(task, out) {
+        let mut again = !self.input.is_empty();
+        while again && self.may_handle(task, out) {
             let slot = resting.get_or_insert_with(|| self.core.take_resting());
             let (used, event) = {
                 let _span = stage::PARSE.enter();
                 self.machine.handle_octets(self.input.octets(), slot.spare.head_mut(), out)
             };
             let idle = used == 0 && event.is_none();
+            // Behind a tunnel's last octets comes its end, which has no octets of its own.
+            let data = matches!(event, Some(Event::Data { .. }));
             match event {
                 Some(Event::Head { stream, body, upgrade }) => {
                     if let Some(slot) = resting.take() {
@@ -214,9 +214,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
                 None => {}
             }
             self.input.consume(used);
-            if idle {
-                break;
-            }
+            again = !idle && (data || !self.input.is_empty());
         }
         if let Some(slot) = resting {
             self.core.put_resting(slot);
@@ -244,7 +242,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         };
         match slot.spare.prepare(arrival, &self.core.generation()) {
             Ok(cx) => {
-                let inbound = if body == BodyLength::None { Inbound::Over } else { Inbound::Open };
+                let inbound = if body.is_empty() { Inbound::Over } else { Inbound::Open };
                 if inbound == Inbound::Over {
                     cx.mailbox().complete();
                 }
@@ -305,6 +303,8 @@ impl<T: Transport, M: Machine> Connection<T, M> {
                     let fields = std::mem::take(slot.spare.head_mut().fields_mut());
                     exchange.cx.mailbox().push(Frame::Trailers(Box::new(fields)));
                 }
+                exchange.inbound = Inbound::Over;
+                exchange.cx.mailbox().complete();
             }
             Event::End { .. } => {
                 exchange.inbound = Inbound::Over;

@@ -280,6 +280,8 @@ impl Exchange {
                 machine.send(self.stream, chunk, out);
             }
             Body::Tunnel(stream) => {
+                self.inbound = Inbound::Open;
+                self.cx.mailbox().reopen();
                 self.outbound = Outbound::Sending(Content::stream(stream));
                 return;
             }

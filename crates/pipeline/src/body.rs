@@ -195,6 +195,11 @@ impl Mailbox {
         wake(mail);
     }
 
+    /// The connection changed its protocol: what comes now is a body of its own, the raw octets.
+    pub fn reopen(&self) {
+        self.0.borrow_mut().end = MailEnd::Open;
+    }
+
     /// The body ends here, before its end.
     pub fn fail(&self, fault: BodyFault) {
         let mut mail = self.0.borrow_mut();
