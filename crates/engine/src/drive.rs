@@ -51,6 +51,8 @@ pub(crate) struct Connection<T: Transport, M: Machine> {
     local: SocketAddr,
     stamp: Stamp,
     timer: TimerKey,
+    /// When the wheel will look at this connection; a deadline that only moves later leaves it alone.
+    armed: Option<Instant>,
     input: Input,
     output: Option<Box<WriteList>>,
     exchanges: Vec<Exchange>,
@@ -104,6 +106,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             local,
             stamp,
             timer: TimerKey::UNFILED,
+            armed: None,
             input: Input::default(),
             output: None,
             exchanges: Vec::new(),
@@ -470,15 +473,16 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             self.owed = owed;
             self.since = clock::now();
         }
-        let Some(limit) = self.limit(owed) else {
-            self.core.wheel.borrow_mut().set(self.timer, None);
-            return ControlFlow::Continue(());
-        };
-        if clock::now() < self.since + limit {
-            self.core.wheel.borrow_mut().set(self.timer, Some(self.since + limit));
-            return ControlFlow::Continue(());
+        let Some(limit) = self.limit(owed) else { return ControlFlow::Continue(()) };
+        let (now, deadline) = (clock::now(), self.since + limit);
+        if now >= deadline {
+            return self.time_out(owed, task, out);
         }
-        self.time_out(owed, task, out)
+        if self.armed.is_none_or(|armed| armed > deadline || armed <= now) {
+            self.armed = Some(deadline);
+            self.core.wheel.borrow_mut().set(self.timer, deadline);
+        }
+        ControlFlow::Continue(())
     }
 
     fn owed(&self, task: &Task<'_>, out: &WriteList) -> Owed {

@@ -93,7 +93,7 @@ fn fields() {
     let mut response = head(200);
     response.set(names::DATE, FieldValue::from_static("x"));
     response.set(NameRef::Other("X-Own"), FieldValue::from_static("a b"));
-    response.set(names::CONNECTION, FieldValue::from_static("close"));
+    response.set(names::CONNECTION, FieldValue::from_static("x-own"));
     response.set(names::TRANSFER_ENCODING, FieldValue::from_static("gzip"));
     response.set(names::CONTENT_LENGTH, FieldValue::from_static("77"));
     response.set(names::CONTENT_TYPE, FieldValue::from_static("text/plain"));
