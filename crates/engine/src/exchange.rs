@@ -134,7 +134,6 @@ impl Exchange {
         let verdict = self.guarded(core, route::run);
         self.settle(verdict, machine, out);
         if self.is_waiting() {
-            self.wake.follow(task.waker());
             self.resume(machine, core, task, out);
         }
     }
@@ -148,6 +147,8 @@ impl Exchange {
         out: &mut WriteList,
     ) {
         if self.is_waiting() {
+            // A wake uses the registration up, so each poll needs its own, and before it: a future may wake at once.
+            self.wake.follow(task.waker());
             let waker = self.wake.waker.clone();
             let verdict = self.guarded(core, |cx| route::poll(cx, &mut Task::from_waker(&waker)));
             self.settle(verdict, machine, out);
