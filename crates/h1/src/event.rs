@@ -69,7 +69,8 @@ pub enum Event {
         /// The exchange.
         stream: StreamId,
     },
-    /// The request is complete; through a tunnel: the peer has closed its side.
+    /// The request is complete; through a tunnel: the peer has closed its side. A request without content whose tunnel is
+    /// open before its end was announced has that one end only.
     End {
         /// The exchange.
         stream: StreamId,

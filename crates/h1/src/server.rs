@@ -141,7 +141,7 @@ impl Server {
     /// Looks at octets from the peer. The spare head is filled when an event says so, and may be cleared otherwise while a
     /// head or trailers are incomplete. A head that was incomplete at first is looked at again when its end has come, or
     /// the limit is reached: a fault in it is told then. O(n) over all calls for each octet; no allocation once the head's memory has grown.
-    pub fn handle_octets(&mut self, input: &[u8], head: &mut Head, _out: &mut WriteList) -> Handled {
+    pub fn handle_octets(&mut self, input: &[u8], head: &mut Head, out: &mut WriteList) -> Handled {
         match &mut self.inbound {
             Inbound::Head { searched } => {
                 let searched = *searched;
@@ -153,6 +153,11 @@ impl Server {
                 Ok(found) => self.handle_found(found),
                 Err(fault) => self.fail(fault),
             },
+            // A tunnel's end is the one that its owner is told of, not that of the request that opened it.
+            Inbound::Ending if self.outbound == Outbound::Tunnel => {
+                self.inbound = Inbound::Tunnel;
+                self.handle_octets(input, head, out)
+            }
             Inbound::Ending => {
                 let stream = StreamId(self.stream);
                 self.inbound = Inbound::Done;

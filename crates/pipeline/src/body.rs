@@ -195,6 +195,14 @@ impl Mailbox {
         wake(mail);
     }
 
+    /// The request was complete and became a tunnel: more comes, of another protocol.
+    pub fn reopen(&self) {
+        let mut mail = self.0.borrow_mut();
+        if mail.end == MailEnd::Complete {
+            mail.end = MailEnd::Open;
+        }
+    }
+
     /// The body ends here, before its end.
     pub fn fail(&self, fault: BodyFault) {
         let mut mail = self.0.borrow_mut();
