@@ -538,6 +538,8 @@ impl<T: Transport, M: Machine> Connection<T, M> {
                 if !self.fail_bodies(BodyFault::TimedOut) {
                     return ControlFlow::Break(());
                 }
+                // The answer says that it is the last: what is left of the body would be taken for a request.
+                self.machine.drain();
                 self.since = clock::now();
                 self.rounds(task, out)?;
                 self.watch(task, out)

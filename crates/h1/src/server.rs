@@ -141,7 +141,7 @@ impl Server {
     /// Looks at octets from the peer. The spare head is filled when an event says so, and may be cleared otherwise while a
     /// head or trailers are incomplete. A head that was incomplete at first is looked at again when its end has come, or
     /// the limit is reached: a fault in it is told then. O(n) over all calls for each octet; no allocation once the head's memory has grown.
-    pub fn handle_octets(&mut self, input: &[u8], head: &mut Head, out: &mut WriteList) -> Handled {
+    pub fn handle_octets(&mut self, input: &[u8], head: &mut Head, _out: &mut WriteList) -> Handled {
         match &mut self.inbound {
             Inbound::Head { searched } => {
                 let searched = *searched;
@@ -156,7 +156,7 @@ impl Server {
             // A tunnel's end is the one that its owner is told of, not that of the request that opened it.
             Inbound::Ending if self.outbound == Outbound::Tunnel => {
                 self.inbound = Inbound::Tunnel;
-                self.handle_octets(input, head, out)
+                self.handle_tunnel(input)
             }
             Inbound::Ending => {
                 let stream = StreamId(self.stream);
@@ -164,15 +164,8 @@ impl Server {
                 self.settle();
                 Handled { consumed: 0, event: Some(Event::End { stream }) }
             }
-            Inbound::Tunnel if !input.is_empty() => {
-                let event = Event::Data { stream: StreamId(self.stream), range: 0..input.len() };
-                Handled { consumed: input.len(), event: Some(event) }
-            }
-            Inbound::Tunnel if self.eof => {
-                self.inbound = Inbound::Closed;
-                Handled { consumed: 0, event: Some(Event::End { stream: StreamId(self.stream) }) }
-            }
-            Inbound::Done | Inbound::Tunnel | Inbound::Closed => NOTHING,
+            Inbound::Tunnel => self.handle_tunnel(input),
+            Inbound::Done | Inbound::Closed => NOTHING,
         }
     }
 
@@ -452,6 +445,11 @@ impl Server {
             upgrade: facts.upgrade,
         };
         Handled { consumed, event: Some(event) }
+    }
+
+    fn handle_tunnel(&self, input: &[u8]) -> Handled {
+        let event = Event::Data { stream: StreamId(self.stream), range: 0..input.len() };
+        if input.is_empty() { NOTHING } else { Handled { consumed: input.len(), event: Some(event) } }
     }
 
     fn handle_found(&mut self, found: Found) -> Handled {
