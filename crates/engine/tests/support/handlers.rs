@@ -27,7 +27,7 @@ pub(crate) struct Given {
 /// A handler that is one function, called on the way in.
 struct Act {
     given: Given,
-    act: fn(&mut Context, &Given) -> Step,
+    act: Enter,
 }
 
 impl Handler for Act {
@@ -36,8 +36,11 @@ impl Handler for Act {
     }
 }
 
+/// A handler's whole behaviour.
+type Enter = fn(&mut Context, &Given) -> Step;
+
 /// Every handler by its name.
-const ACTS: &[(&str, fn(&mut Context, &Given) -> Step)] = &[
+const ACTS: &[(&str, Enter)] = &[
     ("fixed", |cx, _| text(cx, "fixed")),
     ("octets", |cx, _| stream(cx, Length::Told)),
     ("chunks", |cx, _| stream(cx, Length::Untold)),

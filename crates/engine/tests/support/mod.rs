@@ -5,7 +5,7 @@
 //! - `handlers`, `bodies`: one behaviour each, registered and built from JSON like any module
 //! - `server`: an engine with all of them, one route per handler, named by the path's first segment
 //! - `client`: a blocking HTTP/1 client
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 pub(crate) mod bodies;
 pub(crate) mod client;
