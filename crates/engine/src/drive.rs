@@ -358,15 +358,18 @@ impl<T: Transport, M: Machine> Connection<T, M> {
     fn retire(&mut self, out: &mut WriteList) {
         let mut at = 0;
         while let Some(exchange) = self.exchanges.get(at) {
-            let sent = matches!(exchange.outbound, Outbound::Sent);
-            if !sent || (exchange.inbound == Inbound::Open && exchange.ending == Ending::Complete) {
+            // Behind the last answer nobody drains: what the peer still sends is the lingering close's.
+            let last =
+                self.machine.wants_close() && (exchange.discards() || self.machine.waits_for() != WaitsFor::Body);
+            let reading = exchange.inbound == Inbound::Open && exchange.ending == Ending::Complete && !last;
+            if !matches!(exchange.outbound, Outbound::Sent) || reading {
                 at += 1;
                 continue;
             }
             let exchange = self.exchanges.remove(at);
             self.unclean |= exchange.inbound != Inbound::Over;
             self.input.refresh();
-            if exchange.ending == Ending::BodyFailed {
+            if exchange.cut {
                 self.transport.reset_on_close();
             }
             if exchange.inbound == Inbound::Failed {
@@ -410,7 +413,12 @@ impl<T: Transport, M: Machine> Connection<T, M> {
 
     /// The peer sends no more. Handlers that wait are dropped; answers under way are still sent.
     fn peer_ended(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
-        if let Some(event) = self.machine.handle_eof() {
+        let event = self.machine.handle_eof();
+        if let Some(Event::Fault { .. }) = event {
+            // A reader learns that the peer is gone, not that it broke its framing.
+            self.fail_bodies(BodyFault::PeerGone);
+        }
+        if let Some(event) = event {
             self.handle_event(event, &mut None, task, out);
         }
         self.fail_bodies(BodyFault::PeerGone);
@@ -534,6 +542,8 @@ impl<T: Transport, M: Machine> Connection<T, M> {
                 if !self.fail_bodies(BodyFault::TimedOut) {
                     return ControlFlow::Break(());
                 }
+                // The answer says that it is the last: what is left of the body would be taken for a request.
+                self.machine.drain();
                 self.since = clock::now();
                 self.rounds(task, out)?;
                 self.watch(task, out)
