@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use causeway_h1::{Event, Framing, Limits, Server};
-use causeway_message::{Head, ResponseHead, StatusCode, WriteList};
+use causeway_message::{StreamId, Head, ResponseHead, StatusCode, WriteList};
 use libfuzzer_sys::fuzz_target;
 
 /// What came, with neighbouring data joined.
@@ -19,7 +19,6 @@ fn run(input: &[u8], cut: usize) -> Seen {
     let limits = Limits { head_bytes_max: 512, target_bytes_max: 128, trailers_bytes_max: 256, ..Limits::default() };
     let mut server = Server::new(Rc::new(limits));
     let (mut head, mut out, mut seen) = (Head::new(), WriteList::new(), Seen::default());
-    let response = ResponseHead::new(StatusCode::OK);
     let (mut start, mut end) = (0, 0);
     while end < input.len() {
         end = (end + cut).min(input.len());
@@ -27,20 +26,22 @@ fn run(input: &[u8], cut: usize) -> Seen {
             let handled = server.handle_octets(&input[start..end], &mut head, &mut out);
             assert!(!seen.faulted || handled.event.is_none() && handled.consumed == 0);
             match &handled.event {
-                Some(Event::Head { .. }) => {
+                Some(Event::Head { stream, body, .. }) => {
                     seen.text.extend_from_slice(head.method().as_str().as_bytes());
                     seen.text.extend_from_slice(head.target().as_str().as_bytes());
+                    if body.is_empty() {
+                        end(*stream, &mut seen, &mut server, &mut out);
+                    }
                 }
                 Some(Event::Data { range, .. }) => {
                     assert!(!range.is_empty() && range.end <= handled.consumed);
                     seen.text.extend_from_slice(&input[start..end][range.clone()]);
                 }
-                Some(Event::Trailers { .. }) => seen.text.extend_from_slice(b"<trailers>"),
-                Some(Event::End { stream }) => {
-                    seen.text.extend_from_slice(b"<end>");
-                    server.send_head(*stream, &response, Framing::Stream, b"Sun, 06 Nov 1994 08:49:37 GMT", &mut out);
-                    server.finish(*stream, &mut out);
+                Some(Event::Trailers { stream }) => {
+                    seen.text.extend_from_slice(b"<trailers>");
+                    end(*stream, &mut seen, &mut server, &mut out);
                 }
+                Some(Event::End { stream }) => end(*stream, &mut seen, &mut server, &mut out),
                 Some(Event::Fault { .. }) => seen.faulted = true,
                 None => {}
             }
@@ -52,6 +53,13 @@ fn run(input: &[u8], cut: usize) -> Seen {
     }
     seen.written = out.len();
     seen
+}
+
+fn end(stream: StreamId, seen: &mut Seen, server: &mut Server, out: &mut WriteList) {
+    seen.text.extend_from_slice(b"<end>");
+    let response = ResponseHead::new(StatusCode::OK);
+    server.send_head(stream, &response, Framing::Stream, b"Sun, 06 Nov 1994 08:49:37 GMT", out);
+    server.finish(stream, out);
 }
 
 fuzz_target!(|input: &[u8]| {

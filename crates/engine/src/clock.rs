@@ -2,7 +2,7 @@
 //!
 //! A saturated runtime never parks, so the wake alone would let the clock go stale; the count of polls bounds that.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Connection polls after which the clock is read again.
@@ -17,13 +17,10 @@ struct Clock {
     polls: Cell<u32>,
     /// A moment on both clocks, renewed each second: the wall clock may be set while we run.
     paired: Cell<(Instant, SystemTime)>,
-    date: RefCell<Date>,
-}
-
-/// The `Date` field's value for one second (RFC 9110 §5.6.7).
-struct Date {
-    second: u64,
-    text: [u8; 29],
+    /// When the wall clock's next second begins.
+    second_ends: Cell<Instant>,
+    /// The `Date` field's value for this second (RFC 9110 §5.6.7).
+    date: Cell<[u8; 29]>,
 }
 
 impl Clock {
@@ -33,9 +30,10 @@ impl Clock {
             now: Cell::new(now),
             polls: Cell::new(0),
             paired: Cell::new((now, wall)),
-            date: RefCell::new(Date { second: 0, text: [b' '; 29] }),
+            second_ends: Cell::new(now),
+            date: Cell::new([b' '; 29]),
         };
-        clock.format_date(wall);
+        clock.begin_second(now);
         clock
     }
 
@@ -43,27 +41,27 @@ impl Clock {
         let now = Instant::now();
         self.now.set(now);
         self.polls.set(0);
-        if now.duration_since(self.paired.get().0) >= Duration::from_secs(1) {
-            self.paired.set((now, SystemTime::now()));
+        if now >= self.second_ends.get() {
+            self.begin_second(now);
         }
-        self.format_date(self.wall());
+    }
+
+    fn begin_second(&self, now: Instant) {
+        let wall = SystemTime::now();
+        self.paired.set((now, wall));
+        let since = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.second_ends.set(now + Duration::from_secs(1) - Duration::from_nanos(since.subsec_nanos().into()));
+        let mut text = [b' '; 29];
+        let mut rest = &mut text[..];
+        // An IMF-fixdate always has 29 octets, so the write fits.
+        let written = std::io::Write::write_fmt(&mut rest, format_args!("{}", httpdate::HttpDate::from(wall)));
+        debug_assert!(written.is_ok() && rest.is_empty());
+        self.date.set(text);
     }
 
     fn wall(&self) -> SystemTime {
         let (then, wall) = self.paired.get();
         wall + self.now.get().duration_since(then)
-    }
-
-    fn format_date(&self, wall: SystemTime) {
-        let second = wall.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let mut date = self.date.borrow_mut();
-        if date.second != second {
-            date.second = second;
-            let mut rest = &mut date.text[..];
-            // An IMF-fixdate always has 29 octets, so the write fits.
-            let written = std::io::Write::write_fmt(&mut rest, format_args!("{}", httpdate::HttpDate::from(wall)));
-            debug_assert!(written.is_ok() && rest.is_empty());
-        }
     }
 }
 
@@ -79,7 +77,7 @@ pub(crate) fn wall() -> SystemTime {
 
 /// The value of the `Date` field.
 pub(crate) fn date() -> [u8; 29] {
-    CLOCK.with(|clock| clock.date.borrow().text)
+    CLOCK.with(|clock| clock.date.get())
 }
 
 /// Reads the real clock: when the reactor wakes.

@@ -11,7 +11,7 @@
 
 use std::future::Future;
 use std::io::IoSlice;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -39,7 +39,7 @@ const EXCHANGES_MAX: usize = 64;
 /// Pieces of output per system call.
 const SLICES_MAX: usize = 32;
 /// What a lingering connection reads and throws away before it closes in the peer's face.
-const LINGER_OCTETS_MAX: usize = 1024 * 1024;
+const LINGER_OCTETS_MAX: u32 = 1024 * 1024;
 
 /// A connection under way.
 pub(crate) struct Connection<T: Transport, M: Machine> {
@@ -47,8 +47,7 @@ pub(crate) struct Connection<T: Transport, M: Machine> {
     plan: Rc<ListenerPlan>,
     transport: T,
     machine: M,
-    peer: SocketAddr,
-    local: SocketAddr,
+    ends: Ends,
     stamp: Stamp,
     timer: TimerKey,
     input: Input,
@@ -69,9 +68,40 @@ enum Phase {
     HalfClosed,
     /// The last answer is out; what the peer still sends is thrown away, so that a reset does not take the answer with it.
     Lingering {
-        octets: usize,
+        octets: u32,
     },
 }
+
+/// The two addresses of a connection. IPv4's fit where one IPv6 address would not: there are many idle connections.
+#[derive(Debug)]
+enum Ends {
+    Four { peer: SocketAddrV4, local: SocketAddrV4 },
+    Six(Box<(SocketAddr, SocketAddr)>),
+}
+
+impl Ends {
+    /// Of a socket that listens on both families, IPv4 addresses come mapped into IPv6's; here they are their own again.
+    fn new(peer: SocketAddr, local: SocketAddr) -> Self {
+        let canonical = |end: SocketAddr| match end.ip().to_canonical() {
+            IpAddr::V4(ip) => Some(SocketAddrV4::new(ip, end.port())),
+            IpAddr::V6(_) => None,
+        };
+        match (canonical(peer), canonical(local)) {
+            (Some(peer), Some(local)) => Self::Four { peer, local },
+            _ => Self::Six(Box::new((peer, local))),
+        }
+    }
+
+    fn addresses(&self) -> (SocketAddr, SocketAddr) {
+        match self {
+            Self::Four { peer, local } => ((*peer).into(), (*local).into()),
+            Self::Six(ends) => **ends,
+        }
+    }
+}
+
+// What an idle connection costs, beside the runtime's own task header and registration.
+const _: () = assert!(size_of::<Connection<tokio::net::TcpStream, causeway_h1::Server>>() <= 232);
 
 /// What the peer owes us, and so which limit of time runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,8 +130,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             plan,
             transport,
             machine,
-            peer,
-            local,
+            ends: Ends::new(peer, local),
             stamp,
             timer: TimerKey::UNFILED,
             input: Input::default(),
@@ -193,17 +222,17 @@ impl<T: Transport, M: Machine> Connection<T, M> {
     }
 
     fn handle_input(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
-        if self.input.is_empty() && self.exchanges.is_empty() {
-            return;
-        }
         let mut resting = None;
-        while self.may_handle(task, out) {
+        let mut again = !self.input.is_empty();
+        while again && self.may_handle(task, out) {
             let slot = resting.get_or_insert_with(|| self.core.take_resting());
             let (used, event) = {
                 let _span = stage::PARSE.enter();
                 self.machine.handle_octets(self.input.octets(), slot.spare.head_mut(), out)
             };
             let idle = used == 0 && event.is_none();
+            // Behind a tunnel's last octets comes its end, which has no octets of its own.
+            let data = matches!(event, Some(Event::Data { .. }));
             match event {
                 Some(Event::Head { stream, body, upgrade }) => {
                     if let Some(slot) = resting.take() {
@@ -214,9 +243,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
                 None => {}
             }
             self.input.consume(used);
-            if idle {
-                break;
-            }
+            again = !idle && (data || !self.input.is_empty());
         }
         if let Some(slot) = resting {
             self.core.put_resting(slot);
@@ -234,17 +261,12 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         task: &mut Task<'_>,
         out: &mut WriteList,
     ) {
-        let arrival = Arrival {
-            peer: self.peer,
-            local: self.local,
-            scheme: self.plan.scheme,
-            server: self.plan.server,
-            at: clock::now(),
-            upgrade,
-        };
+        let (peer, local) = self.ends.addresses();
+        let arrival =
+            Arrival { peer, local, scheme: self.plan.scheme, server: self.plan.server, at: clock::now(), upgrade };
         match slot.spare.prepare(arrival, &self.core.generation()) {
             Ok(cx) => {
-                let inbound = if body == BodyLength::None { Inbound::Over } else { Inbound::Open };
+                let inbound = if body.is_empty() { Inbound::Over } else { Inbound::Open };
                 if inbound == Inbound::Over {
                     cx.mailbox().complete();
                 }
@@ -305,6 +327,8 @@ impl<T: Transport, M: Machine> Connection<T, M> {
                     let fields = std::mem::take(slot.spare.head_mut().fields_mut());
                     exchange.cx.mailbox().push(Frame::Trailers(Box::new(fields)));
                 }
+                exchange.inbound = Inbound::Over;
+                exchange.cx.mailbox().complete();
             }
             Event::End { .. } => {
                 exchange.inbound = Inbound::Over;
@@ -460,7 +484,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
                 break;
             }
             match self.transport.poll_read(task, self.input.room()) {
-                Poll::Ready(Ok(len)) if len > 0 => *octets += len,
+                Poll::Ready(Ok(len)) if len > 0 => *octets += u32::try_from(len).unwrap_or(LINGER_OCTETS_MAX),
                 Poll::Ready(_) => break,
                 Poll::Pending => {
                     self.input.rest();
@@ -478,15 +502,13 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             self.owed = owed;
             self.since = clock::now();
         }
-        let Some(limit) = self.limit(owed) else {
-            self.core.wheel.borrow_mut().set(self.timer, None);
-            return ControlFlow::Continue(());
-        };
-        if clock::now() < self.since + limit {
-            self.core.wheel.borrow_mut().set(self.timer, Some(self.since + limit));
-            return ControlFlow::Continue(());
+        let Some(limit) = self.limit(owed) else { return ControlFlow::Continue(()) };
+        let (now, deadline) = (clock::now(), self.since + limit);
+        if now >= deadline {
+            return self.time_out(owed, task, out);
         }
-        self.time_out(owed, task, out)
+        self.core.wheel.borrow_mut().set(self.timer, deadline);
+        ControlFlow::Continue(())
     }
 
     fn owed(&self, task: &Task<'_>, out: &WriteList) -> Owed {

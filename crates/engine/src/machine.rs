@@ -15,7 +15,7 @@ const SERVER: FieldValue<'static> = FieldValue::from_static("Causeway");
 /// What a machine learnt from the peer's octets. Ranges are in the octets that were handed in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A request begins; the spare head is filled.
+    /// A request begins; the spare head is filled. Without a body it is complete.
     Head {
         /// Its stream.
         stream: StreamId,
@@ -31,12 +31,12 @@ pub(crate) enum Event {
         /// Where they are.
         range: Range<usize>,
     },
-    /// The trailer section; the spare head's fields hold it.
+    /// The trailer section; the spare head's fields hold it. The request is complete.
     Trailers {
         /// Its stream.
         stream: StreamId,
     },
-    /// The request is complete.
+    /// The request's body is complete, without trailers.
     End {
         /// Its stream.
         stream: StreamId,
@@ -63,7 +63,7 @@ pub(crate) trait Machine: Unpin {
     /// Whether a stream takes output now.
     fn writable(&self, stream: StreamId) -> bool;
 
-    /// Takes octets; returns how many were used and what they mean. To be called again with the rest until no event comes.
+    /// Takes octets; returns how many were used and what they mean. To be called again with the rest, until nothing comes of it.
     fn handle_octets(&mut self, octets: &[u8], head: &mut Head, out: &mut WriteList) -> (usize, Option<Event>);
     /// The peer ended its sending side.
     fn handle_eof(&mut self) -> Option<Event>;

@@ -56,8 +56,8 @@ impl Wheel {
     }
 
     /// Sets a connection's deadline, rounded up to a tick. O(1), and a single store when it only moves later.
-    pub(crate) fn set(&mut self, key: TimerKey, deadline: Option<Instant>) {
-        let tick = deadline.map_or(NEVER, |deadline| self.tick_of(deadline));
+    pub(crate) fn set(&mut self, key: TimerKey, deadline: Instant) {
+        let tick = self.tick_of(deadline);
         let timer = &mut self.timers[key.0 as usize];
         timer.deadline = tick;
         if tick < timer.filed {
@@ -67,8 +67,7 @@ impl Wheel {
 
     /// Wakes the connections whose deadline has passed.
     pub(crate) fn advance(&mut self, now: Instant) {
-        let ticks = now.saturating_duration_since(self.start).as_millis() / TICK.as_millis();
-        let until = u32::try_from(ticks).unwrap_or(NEVER - 1);
+        let until = ticks(now.saturating_duration_since(self.start));
         if self.timers.is_empty() {
             self.tick = self.tick.max(until);
             return;
@@ -103,8 +102,8 @@ impl Wheel {
     }
 
     fn tick_of(&self, deadline: Instant) -> u32 {
-        let ticks = deadline.saturating_duration_since(self.start).as_millis().div_ceil(TICK.as_millis());
-        u32::try_from(ticks).unwrap_or(NEVER - 1).max(self.tick)
+        let since = deadline.saturating_duration_since(self.start);
+        ticks(since + (TICK - Duration::from_nanos(1))).max(self.tick)
     }
 
     /// When to [`advance`](Self::advance) next; `None` while there is no connection.
@@ -118,6 +117,14 @@ impl Wheel {
             timer.waker.wake_by_ref();
         }
     }
+}
+
+/// Whole ticks of a duration; 13 years at most.
+fn ticks(duration: Duration) -> u32 {
+    const PER_SECOND: u64 = 1000 / TICK.as_millis() as u64;
+    let ticks =
+        duration.as_secs().saturating_mul(PER_SECOND) + u64::from(duration.subsec_nanos() / TICK.subsec_nanos());
+    u32::try_from(ticks).unwrap_or(NEVER - 1).min(NEVER - 1)
 }
 
 #[derive(PartialEq, Eq)]

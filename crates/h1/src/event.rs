@@ -30,6 +30,14 @@ pub enum BodyLength {
     Chunked,
 }
 
+impl BodyLength {
+    /// Whether no content follows the head.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        matches!(self, Self::None | Self::Sized(0))
+    }
+}
+
 /// How a response's content is to be delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
@@ -46,7 +54,7 @@ pub enum Framing {
 /// What happened. Ranges are of the input that was handed in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A request's head is in the spare head.
+    /// A request's head is in the spare head. Without content ([`BodyLength::is_empty`]) the request is complete.
     Head {
         /// The exchange that it opens.
         stream: StreamId,
@@ -64,13 +72,12 @@ pub enum Event {
         /// Where it lies; never empty.
         range: Range<usize>,
     },
-    /// A trailer section with at least one field; the spare head's fields are it.
+    /// A trailer section with at least one field; the spare head's fields are it. The request is complete.
     Trailers {
         /// The exchange.
         stream: StreamId,
     },
-    /// The request is complete; through a tunnel: the peer has closed its side. A request without content whose tunnel is
-    /// open before its end was announced has that one end only.
+    /// A request's content is complete, without trailers; through a tunnel: the peer has closed its side.
     End {
         /// The exchange.
         stream: StreamId,

@@ -2,8 +2,8 @@
 //!
 //! Two small machines side by side; when both are through, the next request begins.
 //! ```text
-//! inbound:   Head ──whole──► Body ──► Ending ──► Done ──(outbound Done)──► Head
-//!              │ fault, close  └─ fault ─┐         └──(outbound Tunnel)──► Tunnel ──eof──► Closed
+//! inbound:   Head ──whole──► Body ──► Done ──(outbound Done)──► Head
+//!              │ fault, close  └─ fault ─┐ └──(outbound Tunnel)──► Tunnel ──eof──► Closed
 //!              └─────────────────────────┴──► Closed
 //! outbound:  Idle ──request──► Open ──send_head──► Sized │ Chunked │ UntilClose │ Silent │ Tunnel ──finish──► Idle
 //! ```
@@ -13,7 +13,7 @@ mod examine;
 
 use std::rc::Rc;
 
-use causeway_message::{Chunk, FieldMap, Head, Method, ResponseHead, StatusCode, StreamId, Version, WriteList};
+use causeway_message::{Chunk, FieldMap, Head, Method, ResponseHead, StatusCode, StreamId, Version, WriteList, names};
 
 use crate::body::{Body, Found};
 use crate::encode::{self, Length, Persistence};
@@ -61,8 +61,6 @@ enum Inbound {
         searched: u32,
     },
     Body(Body),
-    /// The request is complete; the owner has yet to be told.
-    Ending,
     /// Complete, its response is not.
     Done,
     Tunnel,
@@ -116,7 +114,7 @@ impl Server {
             Inbound::Head { .. } if self.begun => WaitsFor::Head,
             Inbound::Head { .. } => WaitsFor::KeepAlive,
             Inbound::Body(_) => WaitsFor::Body,
-            Inbound::Ending | Inbound::Done | Inbound::Tunnel | Inbound::Closed => WaitsFor::Nothing,
+            Inbound::Done | Inbound::Tunnel | Inbound::Closed => WaitsFor::Nothing,
         }
     }
 
@@ -153,17 +151,6 @@ impl Server {
                 Ok(found) => self.handle_found(found),
                 Err(fault) => self.fail(fault),
             },
-            // A tunnel's end is the one that its owner is told of, not that of the request that opened it.
-            Inbound::Ending if self.outbound == Outbound::Tunnel => {
-                self.inbound = Inbound::Tunnel;
-                self.handle_tunnel(input)
-            }
-            Inbound::Ending => {
-                let stream = StreamId(self.stream);
-                self.inbound = Inbound::Done;
-                self.settle();
-                Handled { consumed: 0, event: Some(Event::End { stream }) }
-            }
             Inbound::Tunnel => self.handle_tunnel(input),
             Inbound::Done | Inbound::Closed => NOTHING,
         }
@@ -182,7 +169,7 @@ impl Server {
             }
             Inbound::Body(_) => self.fail(HeadFault::Truncated).event,
             // RFC 9112 §9.6: the peer may still read: the response goes on, and so do those to requests that have come.
-            Inbound::Ending | Inbound::Done => {
+            Inbound::Done => {
                 self.eof = true;
                 None
             }
@@ -258,7 +245,9 @@ impl Server {
         // next cannot be known.
         // RFC 9110 §9.3.6: behind a 2xx to CONNECT the client takes everything for the tunnel's, whatever we meant.
         let is_false_tunnel = self.is_connect && matches!(status.as_u16(), 200..300) && framing != Framing::Tunnel;
-        if self.draining || self.expects_continue || is_false_tunnel {
+        // The owner may close behind any answer by saying so in its Connection field (RFC 9112 §9.6).
+        let says_close = head.fields().has_token(names::CONNECTION, "close");
+        if self.draining || self.expects_continue || is_false_tunnel || says_close {
             self.keep = false;
         }
         let is_silent = self.is_head || status.forbids_content();
@@ -434,7 +423,7 @@ impl Server {
         self.expects_continue = facts.expects_continue;
         self.outbound = Outbound::Open;
         self.inbound = match facts.body {
-            BodyLength::None | BodyLength::Sized(0) => Inbound::Ending,
+            BodyLength::None | BodyLength::Sized(0) => Inbound::Done,
             BodyLength::Sized(octets) => Inbound::Body(Body::sized(octets)),
             BodyLength::Chunked => Inbound::Body(Body::chunked()),
         };
@@ -447,9 +436,16 @@ impl Server {
         Handled { consumed, event: Some(event) }
     }
 
-    fn handle_tunnel(&self, input: &[u8]) -> Handled {
-        let event = Event::Data { stream: StreamId(self.stream), range: 0..input.len() };
-        if input.is_empty() { NOTHING } else { Handled { consumed: input.len(), event: Some(event) } }
+    fn handle_tunnel(&mut self, input: &[u8]) -> Handled {
+        let stream = StreamId(self.stream);
+        if !input.is_empty() {
+            return Handled { consumed: input.len(), event: Some(Event::Data { stream, range: 0..input.len() }) };
+        }
+        if self.eof {
+            self.inbound = Inbound::Closed;
+            return Handled { consumed: 0, event: Some(Event::End { stream }) };
+        }
+        NOTHING
     }
 
     fn handle_found(&mut self, found: Found) -> Handled {
@@ -458,7 +454,8 @@ impl Server {
             Found::More(consumed) => (consumed, None),
             Found::Data(range) => (range.end, Some(Event::Data { stream, range })),
             Found::Trailers(consumed) => {
-                self.inbound = Inbound::Ending;
+                self.inbound = Inbound::Done;
+                self.settle();
                 (consumed, Some(Event::Trailers { stream }))
             }
             Found::End(consumed) => {

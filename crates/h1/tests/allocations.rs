@@ -59,8 +59,10 @@ impl Conn {
             let handled = self.server.handle_octets(input, &mut self.head, &mut self.out);
             input = &input[handled.consumed..];
             match handled.event {
-                Some(Event::Head { stream, .. }) => self.server.send_continue(stream, &mut self.out),
-                Some(Event::End { stream }) => {
+                Some(Event::Head { stream, body, .. }) if !body.is_empty() => {
+                    self.server.send_continue(stream, &mut self.out);
+                }
+                Some(Event::Head { stream, .. } | Event::Trailers { stream } | Event::End { stream }) => {
                     self.response.clear();
                     self.response.set_status(StatusCode::OK);
                     self.response.set(names::CONTENT_TYPE, FieldValue::from_static("text/plain"));

@@ -4,7 +4,10 @@
 mod peer;
 use peer::{NEXT, check, run};
 
-use causeway_h1::Limits;
+use std::rc::Rc;
+
+use causeway_h1::{Framing, Limits, Server};
+use causeway_message::{FieldValue, Head, ResponseHead, StatusCode, StreamId, WriteList, names};
 
 /// §9.3: 1.1 goes on unless told to close, 1.0 only when asked to; RFC 9110 §7.6.1: options are a list in any case.
 #[test]
@@ -78,5 +81,20 @@ fn upgrades() {
         ("Connection: upgrade", "GET /; GET /next; keep-alive"),
     ] {
         check(&[(fields, &format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n{NEXT}"), want)]);
+    }
+}
+
+/// §9.6: a server that means to close says so; here its owner does, in the response's own Connection field.
+#[test]
+fn the_owner_closes_by_its_connection_field() {
+    for (value, closes) in [("close", true), ("keep-alive", false), ("x, Close", true)] {
+        let mut server = Server::new(Rc::new(Limits::default()));
+        let (mut head, mut out) = (Head::new(), WriteList::new());
+        server.handle_octets(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &mut head, &mut out);
+        let mut response = ResponseHead::new(StatusCode::OK);
+        response.set(names::CONNECTION, FieldValue::parse(value.as_bytes()).unwrap());
+        server.send_head(StreamId(1), &response, Framing::Empty, b"Sun, 06 Nov 1994 08:49:37 GMT", &mut out);
+        server.finish(StreamId(1), &mut out);
+        assert_eq!(server.wants_close(), closes, "{value}");
     }
 }

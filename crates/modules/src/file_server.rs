@@ -1,13 +1,13 @@
 //! `file_server`: files below a root, and listings of folders.
 //!
 //! In reading order:
-//! - [`locate`]: from a request's path to a path of the file system, and what is hidden there
-//! - [`cache`]: what a worker remembers: small files whole, large ones open
-//! - [`disk`]: what is asked of the file system, on the blocking pool
-//! - [`answer`]: from a file to an answer, and redirects to a file's proper path
-//! - [`conditional`], [`range`]: RFC 9110 §13 and §14
-//! - [`mime`]: types by extension
-//! - [`browse`]: listings of folders
+//! - `locate`: from a request's path to a path of the file system, and what is hidden there
+//! - `cache`: what a worker remembers: small files whole, large ones open
+//! - `disk`: what is asked of the file system, on the blocking pool
+//! - `answer`: from a file to an answer, and redirects to a file's proper path
+//! - `conditional`, `range`: RFC 9110 §13 and §14
+//! - `mime`: types by extension
+//! - `browse`: listings of folders
 //!
 //! A file that is in the cache, and was looked at within the last second, is answered without a system call or an
 //! allocation. The first request after that second waits until the file was looked at again; those that come meanwhile get

@@ -6,7 +6,7 @@
 //! - [`headers`], [`rewrite`], [`vars`]: changes to the request, the answer and what handlers leave for each other
 //! - [`subroute`]: routes within a route
 //! - [`file_server`]: files and listings of folders
-//! - [`glob`], [`rendered`]: patterns and strings that they share
+//! - `glob`, `rendered`: patterns and strings that they share
 //!
 //! This room never sees a socket and never asks for the protocol version.
 

@@ -204,8 +204,8 @@ impl Context {
     /// When it is no target, or its path holds a bad escape; the request is then as before.
     pub fn set_target(&mut self, target: &str) -> Result<(), Fault> {
         let bad = |_| Fault::status(StatusCode::BAD_REQUEST);
+        // A path with a bad escape is no target: what is parsed here can be decoded below.
         let target = Target::parse(target).map_err(bad)?;
-        path::decode(target.path(), &mut Vec::new()).map_err(|_| Fault::status(StatusCode::BAD_REQUEST))?;
         self.head_mut().set_target(target.as_str()).map_err(bad)?;
         self.decode_path().map_err(|_| Fault::status(StatusCode::BAD_REQUEST))
     }

@@ -7,6 +7,7 @@ use std::cell::Cell;
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
+    static HELD: Cell<i64> = const { Cell::new(0) };
 }
 
 /// The system's allocator, counted.
@@ -18,23 +19,27 @@ pub struct Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
+        hold(layout.size(), 0);
         // SAFETY: the caller's promises are those that the system's allocator asks for.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count();
+        hold(layout.size(), 0);
         // SAFETY: as above.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, octets: *mut u8, layout: Layout, len: usize) -> *mut u8 {
         count();
+        hold(len, layout.size());
         // SAFETY: as above.
         unsafe { System.realloc(octets, layout, len) }
     }
 
     unsafe fn dealloc(&self, octets: *mut u8, layout: Layout) {
+        hold(0, layout.size());
         // SAFETY: as above.
         unsafe { System.dealloc(octets, layout) }
     }
@@ -43,6 +48,17 @@ unsafe impl GlobalAlloc for Counting {
 fn count() {
     // A thread that is ending has no cell any more, and nobody who asks.
     let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+}
+
+fn hold(taken: usize, given: usize) {
+    let _ = HELD.try_with(|held| held.set(held.get() + taken as i64 - given as i64));
+}
+
+/// Octets that this thread holds more after `work` than before; less than 0 when it gave some back.
+pub fn octets_kept_by(work: impl FnOnce()) -> i64 {
+    let before = HELD.with(Cell::get);
+    work();
+    HELD.with(Cell::get) - before
 }
 
 /// How often this thread allocated or reallocated while `work` ran. Always 0 when [`Counting`] is not the allocator, so

@@ -235,9 +235,8 @@ impl Pending {
         }
     }
 
-    /// The peer is gone: the wait is dropped, the storage recycled.
-    pub fn cancel(mut self, kit: &mut Kit) {
-        self.cx.cancel_wait();
+    /// The peer is gone: the storage is recycled, and with that the wait dropped.
+    pub fn cancel(self, kit: &mut Kit) {
         self.end(kit, None, 0, Ending::PeerGone);
     }
 

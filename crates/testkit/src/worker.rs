@@ -95,15 +95,14 @@ impl FakeWorker {
     pub fn advance(&self, by: Duration) {
         self.passed.set(self.passed.get() + by);
         let now = self.now();
-        let mut due = Vec::new();
-        self.sleepers.borrow_mut().retain(|sleeper| {
-            let is_due = sleeper.deadline <= now;
-            if is_due {
-                due.push(sleeper.waker.clone());
-            }
-            !is_due
-        });
-        due.into_iter().for_each(Waker::wake);
+        loop {
+            let mut sleepers = self.sleepers.borrow_mut();
+            let Some(at) = sleepers.iter().position(|sleeper| sleeper.deadline <= now) else { return };
+            let sleeper = sleepers.swap_remove(at);
+            // Not while the list is borrowed: whoever wakes may sleep again.
+            drop(sleepers);
+            sleeper.waker.wake();
+        }
     }
 
     /// How many exchanges and jobs sleep.

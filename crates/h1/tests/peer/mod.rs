@@ -74,31 +74,27 @@ fn note(
     out: &mut WriteList,
 ) {
     match event {
-        Event::Head { expects_continue, upgrade, .. } => {
+        Event::Head { stream, body: length, expects_continue, upgrade } => {
             body.clear();
             let mut line = format!("{} {}", head.method().as_str(), head.target().as_str());
             line.push_str(if expects_continue { " expects" } else { "" });
             line.push_str(if upgrade { " upgrade" } else { "" });
             lines.push(line);
+            if length.is_empty() {
+                answer(server, stream, StatusCode::OK, out);
+            }
         }
         Event::Data { range, .. } => {
             assert!(!range.is_empty());
             body.extend_from_slice(&input[range]);
         }
-        Event::Trailers { .. } => {
+        Event::Trailers { stream } => {
             let fields = head.fields().iter().map(|(n, v)| format!(" {}={}", n.as_str(), String::from_utf8_lossy(v)));
             let line = lines.last_mut().expect("a head before trailers");
             fields.for_each(|field| line.push_str(&field));
+            end(server, stream, lines, body, out);
         }
-        Event::End { stream } => {
-            if !body.is_empty() {
-                lines
-                    .last_mut()
-                    .expect("a head before its end")
-                    .push_str(&format!(" [{}]", String::from_utf8_lossy(body)));
-            }
-            answer(server, stream, StatusCode::OK, out);
-        }
+        Event::End { stream } => end(server, stream, lines, body, out),
         Event::Fault { stream, fault } => {
             lines.push(fault.status().as_u16().to_string());
             if let Some(stream) = stream {
@@ -106,6 +102,14 @@ fn note(
             }
         }
     }
+}
+
+fn end(server: &mut Server, stream: StreamId, lines: &mut [String], body: &[u8], out: &mut WriteList) {
+    if !body.is_empty() {
+        let line = lines.last_mut().expect("a head before its end");
+        line.push_str(&format!(" [{}]", String::from_utf8_lossy(body)));
+    }
+    answer(server, stream, StatusCode::OK, out);
 }
 
 fn answer(server: &mut Server, stream: StreamId, status: StatusCode, out: &mut WriteList) {

@@ -163,8 +163,19 @@ fn push_range(range: Option<&Range>, len: u64, out: &mut impl std::io::Write) {
 /// one that was asked for: who rewrote it meant it so.
 fn canonical(cx: &mut Context, is_folder: bool) -> Option<Step> {
     let asked = cx.original().target().path();
-    let now = cx.head().target().path();
-    if asked.ends_with('/') == is_folder || last_segment(asked) != last_segment(now) {
+    if last_segment(asked) == last_segment(cx.head().target().path()) { redirect(cx, is_folder) } else { None }
+}
+
+/// The redirect that a listing needs, `canonical_uris` or not, so that its relative links lead into the folder. Also where
+/// everything was stripped off the path, as `handle_path` does.
+pub(super) fn canonical_folder(cx: &mut Context) -> Option<Step> {
+    if cx.head().target().path() == "/" { redirect(cx, true) } else { canonical(cx, true) }
+}
+
+/// Leads to the path that was asked for with a slash at its end, or without one; `None` where it is so already.
+fn redirect(cx: &mut Context, is_folder: bool) -> Option<Step> {
+    let asked = cx.original().target().path();
+    if asked.ends_with('/') == is_folder || asked == "/" {
         return None;
     }
     let mut to = asked.as_bytes().to_vec();
@@ -172,9 +183,6 @@ fn canonical(cx: &mut Context, is_folder: bool) -> Option<Step> {
         to.push(b'/');
     } else {
         to.pop();
-    }
-    if to.is_empty() {
-        return None;
     }
     // A path that begins with two slashes would be another site's address (RFC 3986 §4.2).
     let slashes = to.iter().take_while(|&&octet| octet == b'/').count();
@@ -185,11 +193,6 @@ fn canonical(cx: &mut Context, is_folder: bool) -> Option<Step> {
     }
     with_field_value(&to, |to| cx.response_mut().redirect(StatusCode::PERMANENT_REDIRECT, to));
     Some(Step::Respond(Response::empty(StatusCode::PERMANENT_REDIRECT)))
-}
-
-/// The redirect that a folder's listing needs, so that its relative links lead into it.
-pub(super) fn canonical_folder(site: &Site, cx: &mut Context) -> Option<Step> {
-    if site.canonical { canonical(cx, true) } else { None }
 }
 
 fn last_segment(path: &str) -> &str {

@@ -126,7 +126,7 @@ const POLICY: FieldValue<'static> = FieldValue::from_static(
 /// Answers for a folder that has no index: its listing, or 404.
 pub(super) fn folder(site: &Arc<Site>, cx: &mut Context, folder: Vec<u8>) -> Step {
     let Some(browse) = &site.browse else { return missing(site) };
-    if let Some(step) = answer::canonical_folder(site, cx) {
+    if let Some(step) = answer::canonical_folder(cx) {
         return step;
     }
     if let Err(fault) = answer::check_method(cx) {

@@ -139,6 +139,14 @@ fn folders_within_folders() {
     // A relative link needs the slash.
     let answer = kit.send(&Request::get("/a%20%26%20b?sort=size"));
     assert_eq!((answer.status, answer.field("location")), (308, Some("/a%20%26%20b/?sort=size")));
+    // Caddy: `canonical_uris` or not, and where handle_path took the whole path away.
+    let mut plain = folder.kit(json!({ "browse": {}, "canonical_uris": false }));
+    assert_eq!(plain.send(&Request::get("/a%20%26%20b")).field("location"), Some("/a%20%26%20b/"));
+    let strip = json!({ "handler": "rewrite", "strip_path_prefix": "/files" });
+    let routes = json!([{ "handle": [strip, folder.handler(json!({ "browse": {} }))] }]);
+    let mut stripped = Kit::new(&registry(), &routes);
+    assert_eq!(stripped.send(&Request::get("/files")).field("location"), Some("/files/"));
+    assert_eq!(names(page(&stripped.send(&Request::get("/files/")))), [".hidden", "a & b"]);
     assert_eq!(names(page(&kit.send(&Request::get("/")))), ["a & b"]);
     assert_eq!(names(page(&kit.send(&Request::get("/a%20%26%20b/")))), ["c"]);
     assert_eq!(kit.send(&Request::get("/.hidden/")).status, 404);

@@ -1,0 +1,195 @@
+//! Order, groups, matching, calls, the way back, faults, bounds.
+
+use causeway_pipeline::route::{CALLS_MAX, ENTERED_MAX};
+use causeway_pipeline::{Ending, Outcome};
+use causeway_testkit::{Kit, Request};
+use serde_json::{Value, json};
+
+use crate::probe::{ENDED, registry, traced};
+
+fn probe(mark: &str) -> Value {
+    json!({ "handler": "probe", "mark": mark })
+}
+
+fn with(mark: &str, more: Value) -> Value {
+    let mut probe = probe(mark);
+    probe.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+    probe
+}
+
+fn route(marks: &str) -> Value {
+    json!({ "handle": marks.split(' ').map(probe).collect::<Vec<_>>() })
+}
+
+#[track_caller]
+fn check(why: &str, routes: Value, errors: Value, request: &Request, want: (u16, &str, &str)) {
+    let answer = Kit::with_errors(&registry(), &routes, &errors).send(request);
+    assert_eq!((answer.status, answer.text(), &*traced(&answer)), want, "{why}");
+}
+
+#[test]
+fn order_and_the_end_of_the_chain() {
+    let get = Request::get("/");
+    let all = "in a, in b, in c, out c, out b, out a";
+    check("handlers and routes in order", json!([route("a b"), route("c")]), Value::Null, &get, (200, "", all));
+    check("nothing at all is an empty 200", json!([]), Value::Null, &get, (200, "", ""));
+    let answering =
+        json!([{ "handle": [probe("a"), with("b", json!({ "enter": "respond", "body": "hi" })), probe("c")] }]);
+    check("who answers does not see its answer", answering, Value::Null, &get, (200, "hi", "in a, in b, out a"));
+    let mut terminal = route("a");
+    terminal["terminal"] = json!(true);
+    check("terminal", json!([terminal, route("b")]), Value::Null, &get, (200, "", "in a, out a"));
+    let empty = json!([{ "handle": [] }, { "match": [] }, route("a")]);
+    check("routes without handlers are passed", empty, Value::Null, &get, (200, "", "in a, out a"));
+}
+
+#[test]
+fn groups_and_match_sets() {
+    let a1 = json!({ "field": ["A", "1"] });
+    let b1 = json!({ "field": ["B", "1"] });
+    let get = |fields: &[&str]| fields.iter().fold(Request::get("/"), |request, name| request.field(name, "1"));
+    let mut first = route("a");
+    let mut second = route("b");
+    (first["group"], second["group"]) = (json!("g"), json!("g"));
+    first["match"] = json!([a1]);
+    let grouped = json!([first, second, route("c")]);
+    check("the first of a group", grouped.clone(), Value::Null, &get(&["A"]), (200, "", "in a, in c, out c, out a"));
+    check("the next when it does not match", grouped, Value::Null, &get(&[]), (200, "", "in b, in c, out c, out b"));
+    let sets = |sets: Value| json!([{ "match": sets, "handle": [probe("a")] }]);
+    for (why, value, fields, want) in [
+        ("one of the sets is enough", json!([a1, b1]), &["B"][..], "in a, out a"),
+        ("none of the sets", json!([a1, b1]), &[], ""),
+        ("all matchers of a set", json!([{ "field": ["A", "1"], "fault": 418 }]), &[], ""),
+        ("an empty set matches", json!([{}]), &[], "in a, out a"),
+    ] {
+        check(why, sets(value), Value::Null, &get(fields), (200, "", want));
+    }
+    let faulty = sets(json!([{ "fault": 418 }]));
+    check("a matcher's fault ends the chain", faulty, Value::Null, &get(&[]), (418, "", ""));
+}
+
+#[test]
+fn a_route_is_matched_when_the_chain_reaches_it() {
+    let first = json!({ "handle": [with("a", json!({ "set_field": ["A", "1"] }))] });
+    let second = json!({ "match": [{ "field": ["A", "1"] }], "handle": [probe("b")] });
+    let want = (200, "", "in a, in b, out b, out a");
+    check("it sees what was changed", json!([first, second]), Value::Null, &Request::get("/"), want);
+}
+
+#[test]
+fn calls() {
+    let get = Request::get("/");
+    let call = |mark: &str, routes: Value| with(mark, json!({ "enter": "call", "routes": routes }));
+    let routes = json!([{ "handle": [call("a", json!([route("b"), route("c")])), probe("d")] }, route("e")]);
+    let want = "in a, in b, in c, in d, in e, out e, out d, out c, out b, out a";
+    check("what follows the call", routes, Value::Null, &get, (200, "", want));
+    let mut ending = route("b");
+    ending["terminal"] = json!(true);
+    let routes = json!([{ "handle": [call("a", json!([ending])), probe("d")] }]);
+    check("terminal ends all", routes, Value::Null, &get, (200, "", "in a, in b, out b, out a"));
+    let routes = json!([{ "handle": [call("a", json!([])), probe("b")] }]);
+    check("an empty list", routes, Value::Null, &get, (200, "", "in a, in b, out b, out a"));
+    let back = with("a", json!({ "leave": "call", "routes": [route("x")] }));
+    let routes = json!([{ "handle": [probe("z"), back, probe("b")] }, route("never")]);
+    check(
+        "routes called on the way back find a new answer, and nothing of the way in is left",
+        routes.clone(),
+        Value::Null,
+        &get,
+        (200, "", "in z, in a, in b, in never, out never, out b, out a, in x, out x, out z"),
+    );
+}
+
+#[test]
+fn faults_and_error_routes() {
+    let get = Request::get("/");
+    let failing = || with("f", json!({ "enter": "404" }));
+    let routes = json!([{ "handle": [probe("a"), probe("b"), failing(), probe("c")] }]);
+    let want = "in a, in b, in f, failed b, failed a";
+    check("the default answer of a fault", routes.clone(), Value::Null, &get, (404, "", want));
+    let errors = json!([{ "handle": [probe("e"), with("g", json!({ "enter": "respond", "body": "{http.error.status_code} {http.error.status_text}" }))] }]);
+    let want = "in a, in b, in f, failed b, failed a, in e, in g, out e";
+    check("error routes see the fault", routes.clone(), errors, &get, (200, "404 Not Found", want));
+    let errors = json!([{ "handle": [with("e", json!({ "enter": "502" }))] }]);
+    let want = "in a, in b, in f, failed b, failed a, in e";
+    check("a fault in the error routes is not led there again", routes.clone(), errors, &get, (502, "", want));
+    check(
+        "error routes that answer nothing",
+        routes,
+        json!([]),
+        &get,
+        (200, "", "in a, in b, in f, failed b, failed a"),
+    );
+    let healed =
+        json!([{ "handle": [probe("a"), with("b", json!({ "failed": "respond", "body": "healed" })), failing()] }]);
+    check(
+        "a fault may be answered on its way",
+        healed,
+        Value::Null,
+        &get,
+        (200, "healed", "in a, in b, in f, failed b, out a"),
+    );
+    let broken = json!([{ "handle": [with("a", json!({ "leave": "503" })), probe("b")] }]);
+    check("an answer may become a fault", broken, Value::Null, &get, (503, "", "in a, in b, out b, out a"));
+    let lost = json!([{ "handle": [with("a", json!({ "leave": "next" })), probe("b")] }]);
+    check("there is no next on the way back", lost, Value::Null, &get, (500, "", "in a, in b, out b, out a"));
+}
+
+#[test]
+fn bounds() {
+    let many = |count: usize| json!([{ "handle": vec![probe("m"); count] }]);
+    let get = Request::get("/");
+    for (count, status) in [(ENTERED_MAX, 200), (ENTERED_MAX + 1, 500)] {
+        assert_eq!(Kit::new(&registry(), &many(count)).send(&get).status, status, "{count} handlers");
+    }
+    let nested = |depth: usize| {
+        let mut routes = json!([route("x")]);
+        for _ in 0..depth {
+            routes = json!([{ "handle": [with("n", json!({ "enter": "call", "routes": routes }))] }]);
+        }
+        routes
+    };
+    // The server's own list is the first of them.
+    for (depth, status) in [(CALLS_MAX - 1, 200), (CALLS_MAX, 500)] {
+        assert_eq!(Kit::new(&registry(), &nested(depth)).send(&get).status, status, "{depth} calls");
+    }
+}
+
+#[test]
+fn abort_informs_and_the_end() {
+    let get = Request::get("/");
+    let routes = json!([{ "handle": [with("a", json!({ "inform": true })), with("b", json!({ "enter": "abort" })), probe("c")] }]);
+    let mut kit = Kit::new(&registry(), &routes);
+    ENDED.take();
+    let answer = kit.send(&get);
+    assert!(answer.aborted && answer.status == 0 && answer.fields.is_empty());
+    assert_eq!(answer.informs.len(), 1);
+    let marks =
+        |ended: Vec<(String, Outcome)>| ended.into_iter().map(|(mark, it)| (mark, it.ending)).collect::<Vec<_>>();
+    assert_eq!(marks(ENDED.take()), [("a".to_owned(), Ending::Aborted), ("b".to_owned(), Ending::Aborted)]);
+    let routes = json!([{ "handle": [probe("a"), with("b", json!({ "enter": "respond", "body": "four" }))] }]);
+    Kit::new(&registry(), &routes).send(&get);
+    let ended = ENDED.take();
+    assert_eq!(ended.iter().map(|(mark, it)| (&**mark, it.sent)).collect::<Vec<_>>(), [("a", 4), ("b", 4)]);
+}
+
+#[test]
+fn refused_configurations_say_where() {
+    for (routes, want) in [
+        (json!({}), "routes: found 'an object', expected a list of routes"),
+        (json!([{ "handle": [{ "handler": "nope" }] }]), "routes[0].handle[0]: no handler module 'nope'"),
+        (
+            json!([{ "handle": [{}] }]),
+            "routes[0].handle[0]: found 'an object', expected an object with a 'handler' key",
+        ),
+        (json!([{}, { "match": [{ "nope": 1 }] }]), "routes[1].match[0].nope: no matcher module 'nope'"),
+        (json!([{ "hendle": [] }]), "unknown field `hendle`"),
+        (
+            json!([{ "handle": [with("a", json!({ "routes": [{ "handle": [probe("b"), json!(5)] }] }))] }]),
+            "found 'a number'",
+        ),
+    ] {
+        let error = Kit::build(&registry(), &routes, &Value::Null).err().expect(want);
+        assert!(error.to_string().contains(want), "{error}");
+    }
+}

@@ -1,0 +1,132 @@
+//! B after any A equals B on fresh storage: whatever an exchange left behind in its recycled storage is not seen by the next, under
+//! the same plan or another.
+
+use causeway_pipeline::BodyFault;
+use causeway_testkit::counting::octets_kept_by;
+use causeway_testkit::{Answer, Kit, Request};
+use serde_json::{Value, json};
+
+use crate::probe::registry;
+
+/// Many variables and groups, and a way for each thing that an exchange can leave behind.
+fn plan() -> (Value, Value) {
+    let on = |name: &str, handler: Value| json!({ "match": [{ "field": ["Do", name] }], "group": name, "handle": [handler] });
+    let show = "{http.request.method} {http.request.uri} {http.request.uri.path} {http.request.host} {http.request.header.A} \
+                {http.vars.v0}{http.vars.v1}{http.vars.v2} {http.request.header.Do} {http.error.status_code}";
+    let probe = |more: Value| {
+        let mut probe = json!({ "handler": "probe", "mark": "p" });
+        probe.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        probe
+    };
+    let routes = json!([
+        on("head", probe(json!({ "set_field": ["A", "{http.request.uri}"], "set_target": "/edited%20path?q" }))),
+        on("variables", probe(json!({ "set_variable": ["v0", "{http.request.uri}"] }))),
+        on("variables", probe(json!({ "set_variable": ["v1", "never: the group is taken"] }))),
+        on("grow", probe(json!({ "set_variable": ["v2", "x".repeat(100_000)], "set_field": ["A", "y".repeat(100_000)] }))),
+        on("uuid", probe(json!({ "set_variable": ["v1", "{http.request.uuid}"] }))),
+        on("informs", probe(json!({ "inform": true }))),
+        on("body", probe(json!({ "take_body": true }))),
+        on("fail", probe(json!({ "enter": "418" }))),
+        on("abort", probe(json!({ "enter": "abort" }))),
+        on("sleep", probe(json!({ "enter": "sleep-next", "inform": true }))),
+        on("call", probe(json!({ "enter": "call", "routes": [{ "handle": [probe(json!({}))] }] }))),
+        on("leave", probe(json!({ "leave": "502" }))),
+        { "handle": [probe(json!({ "enter": "respond", "take_body": true, "body": show }))] },
+    ]);
+    let errors = json!([{ "handle": [probe(json!({ "enter": "respond", "body": show }))] }]);
+    (routes, errors)
+}
+
+/// Fewer slots, other meanings.
+fn other_plan() -> Value {
+    let body = "{http.vars.other}|{http.request.uri}|{http.request.header.A}|{http.error.status_code}";
+    let first = json!({ "handler": "probe", "mark": "o", "take_body": true });
+    let last = json!({ "handler": "probe", "mark": "o", "enter": "respond", "body": body });
+    json!([{ "group": "head", "handle": [first] }, { "handle": [last] }])
+}
+
+fn requests() -> Vec<Request> {
+    let ways = ["", "head", "variables", "grow", "uuid", "informs", "body", "fail", "abort", "sleep", "call", "leave"];
+    let mut requests: Vec<_> = ways
+        .iter()
+        .map(|way| Request::new("POST", &format!("/{way}%41?{way}")).field("Do", *way).field("X-Long", "z".repeat(40)))
+        .collect();
+    requests.push(Request::new("BREW", "http://other.test/pot").field("Do", "head").content("body").trailer("T", "t"));
+    requests.push(Request::get("/").field("Do", "fail").body_fails(BodyFault::PeerGone).secure());
+    requests.push(Request::get(&format!("/{}?{}", "%61".repeat(9000), "q".repeat(9000))).field("Do", "head"));
+    requests.push(Request::get("/").without("host").content("left unread").field("Do", "abort").body_open());
+    requests.push((0..200).fold(Request::get("/many"), |request, at| request.field(&format!("X-{at}"), "value")));
+    requests
+}
+
+/// The answer, without what is meant to differ from request to request.
+fn comparable(mut answer: Answer, request: &Request) -> Answer {
+    if request.target().contains("uuid") {
+        answer.body.clear();
+        answer.length = None;
+    }
+    answer
+}
+
+#[test]
+fn b_after_any_a_equals_b_on_fresh_storage() {
+    let (routes, errors) = plan();
+    let requests = requests();
+    let fresh = |routes: &Value, errors: &Value, request: &Request| {
+        comparable(Kit::with_errors(&registry(), routes, errors).send(request), request)
+    };
+    let wanted: Vec<_> = requests.iter().map(|request| fresh(&routes, &errors, request)).collect();
+    let wanted_other: Vec<_> = requests.iter().map(|request| fresh(&other_plan(), &Value::Null, request)).collect();
+    // The ways differ, so that "equal" says something.
+    assert!(wanted.iter().any(|answer| answer.aborted) && wanted.iter().any(|answer| !answer.informs.is_empty()));
+    assert!(
+        wanted[2].text().contains("/variables%41?variables POST")
+            || wanted[2].text().contains("/variables%41?variables")
+    );
+    assert!(wanted[7].text().ends_with("fail 418"), "{}", wanted[7].text());
+    for (at, a) in requests.iter().enumerate() {
+        let mut kit = Kit::with_errors(&registry(), &routes, &errors);
+        for (b, want) in requests.iter().zip(&wanted) {
+            kit.send(a);
+            assert_eq!(comparable(kit.send(b), b), *want, "{} after {}", b.target(), a.target());
+        }
+        // A peer that goes away while A waits.
+        if let Err(pending) = kit.send_pending(a) {
+            pending.cancel(&mut kit);
+        }
+        kit.reload(&registry(), &other_plan(), &Value::Null);
+        for (b, want) in requests.iter().zip(&wanted_other) {
+            assert_eq!(comparable(kit.send(b), b), *want, "{} under another plan after request {at}", b.target());
+        }
+        kit.reload(&registry(), &routes, &errors);
+        for (b, want) in requests.iter().zip(&wanted) {
+            assert_eq!(comparable(kit.send(b), b), *want, "{} back under the first plan", b.target());
+        }
+    }
+}
+
+#[test]
+fn grown_storage_is_given_back() {
+    let text = "{http.request.header.X-0}".repeat(1000);
+    // How many parts grow: each may keep its 16 KiB.
+    for (why, more, parts) in [
+        ("a head of many fields, and a long path", json!({}), 2),
+        ("the same, copied", json!({ "set_field": ["A", "1"] }), 3),
+        ("a long variable, and what it was rendered in", json!({ "set_variable": ["v", text] }), 4),
+    ] {
+        let mut handler = json!({ "handler": "probe", "mark": "p", "enter": "sleep" });
+        handler.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        let mut kit = Kit::new(&registry(), &json!([{ "handle": [handler] }]));
+        let large = (0..300).fold(Request::get(&format!("/{}", "%61".repeat(30_000))), |request, at| {
+            request.field(&format!("X-{at}"), "v".repeat(300))
+        });
+        (0..3).for_each(|_| kit.run(&Request::get("/")));
+        let kept = octets_kept_by(|| {
+            let mut open = None;
+            let grown = octets_kept_by(|| open = kit.send_pending(&large).err());
+            assert!(grown > parts * 50_000, "{why}: it had grown by {grown} only");
+            open.expect("it sleeps").cancel(&mut kit);
+        });
+        assert!((0..parts * 16 * 1024 + 2048).contains(&kept), "{why}: {kept} octets kept");
+    }
+}

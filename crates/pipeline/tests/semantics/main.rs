@@ -1,0 +1,16 @@
+//! The pipeline's own rules, seen through the test kit with modules made for it.
+//!
+//! - [`probe`]: a handler that does what its JSON says and leaves a trace, and a matcher
+//! - [`chain`]: order, groups, matching, calls, the way back, faults, bounds
+//! - [`waits`]: waiting, and what it costs
+//! - [`texts`]: placeholders, variables, uuid
+//! - [`dirty`]: B after any A equals B on fresh storage
+
+mod chain;
+mod dirty;
+mod probe;
+mod texts;
+mod waits;
+
+#[global_allocator]
+static COUNTING: causeway_testkit::counting::Counting = causeway_testkit::counting::Counting;

@@ -1,0 +1,247 @@
+//! A handler that does what its JSON says and leaves a trace, and a matcher.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context as Task, Poll, Waker};
+use std::time::Duration;
+
+use causeway_message::{FieldMap, FieldName, FieldValue, NameRef, StatusCode};
+use causeway_pipeline::body::BodyStream;
+use causeway_pipeline::context::VarId;
+use causeway_pipeline::worker::run_blocking;
+use causeway_pipeline::{
+    Build, BuildError, Context, Fault, Frame, Handler, Matcher, Outcome, Registry, RequestBody, Response, RoutesId,
+    Sleep, Step, Template,
+};
+use causeway_testkit::Answer;
+use serde::Deserialize;
+use serde_json::Value;
+
+pub(crate) const TRACE: NameRef<'static> = NameRef::Other("Trace");
+
+/// What a probe does at one of its three doors. Strings: `next`, `respond`, `abort`, `call`, `sleep`, `block`, `sleep-next`,
+/// or a status code to fail with.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Written {
+    mark: String,
+    enter: Option<String>,
+    leave: Option<String>,
+    failed: Option<String>,
+    routes: Option<Value>,
+    body: String,
+    set_target: Option<String>,
+    set_field: Option<(String, String)>,
+    set_variable: Option<(String, String)>,
+    inform: bool,
+    take_body: bool,
+}
+
+struct Probe {
+    mark: String,
+    enter: Door,
+    leave: Door,
+    failed: Door,
+    routes: Option<RoutesId>,
+    body: Arc<Template>,
+    set_target: Option<String>,
+    set_field: Option<(FieldName, Template)>,
+    set_variable: Option<(VarId, Template)>,
+    inform: bool,
+    take_body: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Door {
+    /// What a handler without this door would do.
+    Pass,
+    Respond,
+    Abort,
+    Call,
+    Sleep,
+    SleepNext,
+    Block,
+    Next,
+    Fail(StatusCode),
+}
+
+impl Door {
+    fn parse(word: Option<&str>) -> Self {
+        match word {
+            None => Self::Pass,
+            Some("respond") => Self::Respond,
+            Some("abort") => Self::Abort,
+            Some("call") => Self::Call,
+            Some("sleep") => Self::Sleep,
+            Some("sleep-next") => Self::SleepNext,
+            Some("block") => Self::Block,
+            Some("next") => Self::Next,
+            Some(code) => {
+                Self::Fail(code.parse().ok().and_then(StatusCode::new).expect("a word that the probe knows, or a code"))
+            }
+        }
+    }
+}
+
+thread_local! {
+    /// Marks of the probes whose exchange ended, in order, with how it ended.
+    pub(crate) static ENDED: RefCell<Vec<(String, Outcome)>> = const { RefCell::new(Vec::new()) };
+}
+
+pub(crate) fn registry() -> Registry {
+    let mut registry = Registry::default();
+    registry.handler("probe", make);
+    registry.matcher("field", |value, build| {
+        let (name, want): (String, String) = build.parse(value)?;
+        Ok(Box::new(HasField(FieldName::parse(&name).expect("a name"), want)))
+    });
+    registry.matcher("fault", |value, build| Ok(Box::new(Faulty(build.parse(value)?))));
+    registry
+}
+
+fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
+    let written: Written = build.parse(value)?;
+    let routes = written.routes.map(|routes| build.routes(&routes)).transpose()?;
+    Ok(Box::new(Probe {
+        enter: Door::parse(written.enter.as_deref()),
+        leave: Door::parse(written.leave.as_deref()),
+        failed: Door::parse(written.failed.as_deref()),
+        routes,
+        body: Arc::new(build.template(&written.body)),
+        set_target: written.set_target,
+        set_field: written.set_field.map(|(name, v)| (FieldName::parse(&name).expect("a name"), build.template(&v))),
+        set_variable: written.set_variable.map(|(name, text)| (build.variable(&name), build.template(&text))),
+        inform: written.inform,
+        take_body: written.take_body,
+        mark: written.mark,
+    }))
+}
+
+impl Probe {
+    fn go(&self, door: Door, cx: &mut Context, pass: Step) -> Step {
+        match door {
+            Door::Pass => pass,
+            Door::Next => Step::Next,
+            Door::Abort => Step::Abort,
+            Door::Fail(status) => Step::Fail(Fault::status(status)),
+            Door::Call => Step::Call(self.routes.expect("routes to call")),
+            Door::Respond => self.respond(cx),
+            Door::Sleep | Door::SleepNext => {
+                let worker = Rc::clone(cx.worker());
+                let until = worker.now() + Duration::from_secs(1);
+                let body = Arc::clone(&self.body);
+                let goes_on = matches!(door, Door::SleepNext);
+                cx.wait(Sleep::until(worker, until), move |cx, ()| {
+                    trace(cx, "slept", "");
+                    if goes_on { Step::Next } else { Step::Respond(Response::chunk(StatusCode::OK, cx.render(&body))) }
+                })
+            }
+            Door::Block => match run_blocking(&**cx.worker(), || 42) {
+                Err(_) => Step::Fail(Fault::busy()),
+                Ok(job) => cx.wait(job, |cx, result| {
+                    trace(cx, "blocked", if result == Some(42) { "42" } else { "?" });
+                    Step::Next
+                }),
+            },
+        }
+    }
+
+    fn respond(&self, cx: &mut Context) -> Step {
+        Step::Respond(Response::chunk(StatusCode::OK, cx.render(&self.body)))
+    }
+}
+
+impl Handler for Probe {
+    fn enter(&self, cx: &mut Context) -> Step {
+        trace(cx, "in", &self.mark);
+        if let Some(target) = &self.set_target
+            && let Err(fault) = cx.set_target(target)
+        {
+            return Step::Fail(fault);
+        }
+        if let Some((name, value)) = &self.set_field {
+            let value = cx.render(value);
+            let value = FieldValue::parse(value.as_slice()).expect("a value");
+            cx.head_mut().fields_mut().insert(name, value);
+        }
+        if let Some((id, text)) = &self.set_variable {
+            cx.set_variable(*id, text);
+        }
+        if self.inform {
+            cx.inform(StatusCode::EARLY_HINTS, FieldMap::new());
+        }
+        if self.take_body {
+            let what = cx.take_body().map_or_else(|| "no body".to_owned(), read);
+            trace(cx, &what, &self.mark);
+        }
+        self.go(self.enter, cx, Step::Next)
+    }
+
+    fn leave(&self, cx: &mut Context, response: Response) -> Step {
+        trace(cx, "out", &self.mark);
+        self.go(self.leave, cx, Step::Respond(response))
+    }
+
+    fn failed(&self, cx: &mut Context, fault: Fault) -> Step {
+        trace(cx, "failed", &self.mark);
+        self.go(self.failed, cx, Step::Fail(fault))
+    }
+
+    fn end(&self, _cx: &Context, outcome: &Outcome) {
+        ENDED.with_borrow_mut(|ended| {
+            if ended.len() < 100 {
+                ended.push((self.mark.clone(), *outcome));
+            }
+        });
+    }
+}
+
+/// What of the body is there, and whether that is all.
+fn read(mut body: RequestBody) -> String {
+    let mut task = Task::from_waker(Waker::noop());
+    let mut octets = 0;
+    loop {
+        match body.poll_frame(&mut task) {
+            Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => octets += chunk.len(),
+            Poll::Ready(Some(Ok(Frame::Trailers(_)))) => {}
+            Poll::Ready(Some(Err(fault))) => return format!("body of {octets} {fault:?}"),
+            Poll::Ready(None) => return format!("body of {octets}"),
+            Poll::Pending => return format!("body of {octets} and more"),
+        }
+    }
+}
+
+fn trace(cx: &mut Context, what: &str, mark: &str) {
+    let mut text = [0; 48];
+    let (what, mark) = (what.as_bytes(), mark.as_bytes());
+    text[..what.len()].copy_from_slice(what);
+    let mut len = what.len();
+    if !mark.is_empty() {
+        text[len] = b' ';
+        text[len + 1..len + 1 + mark.len()].copy_from_slice(mark);
+        len += 1 + mark.len();
+    }
+    cx.response_mut().append(TRACE, FieldValue::parse(&text[..len]).expect("a value"));
+}
+
+/// The trace of an answer, `in a, in b, out a`.
+pub(crate) fn traced(answer: &Answer) -> String {
+    answer.values("trace").collect::<Vec<_>>().join(", ")
+}
+
+struct HasField(FieldName, String);
+
+impl Matcher for HasField {
+    fn matches(&self, cx: &mut Context) -> Result<bool, Fault> {
+        Ok(cx.head().fields().get(&self.0) == Some(self.1.as_bytes()))
+    }
+}
+
+struct Faulty(u16);
+
+impl Matcher for Faulty {
+    fn matches(&self, _cx: &mut Context) -> Result<bool, Fault> {
+        Err(Fault::status(StatusCode::new(self.0).expect("a code")))
+    }
+}

@@ -1,0 +1,78 @@
+//! Waiting, and what it costs.
+
+use std::time::Duration;
+
+use causeway_testkit::counting::allocations_during;
+use causeway_testkit::{Kit, Request};
+use serde_json::json;
+
+use crate::probe::{registry, traced};
+
+#[test]
+fn a_wait_goes_on_where_it_was() {
+    for (doors, body, want) in [
+        (["sleep", "respond"], "x", "in a, in b, slept, out a"),
+        (["sleep-next", "respond"], "x", "in a, in b, slept, in c, out b, out a"),
+        (["sleep-next", "sleep"], "x", "in a, in b, slept, in c, slept, out b, out a"),
+        (["block", "respond"], "x", "in a, in b, blocked 42, in c, out b, out a"),
+    ] {
+        let routes = json!([{ "handle": [
+            { "handler": "probe", "mark": "a" },
+            { "handler": "probe", "mark": "b", "enter": doors[0], "body": body },
+            { "handler": "probe", "mark": "c", "enter": doors[1], "body": body },
+        ] }]);
+        let answer = Kit::new(&registry(), &routes).send(&Request::get("/"));
+        assert_eq!((answer.status, answer.text(), &*traced(&answer)), (200, body, want), "{doors:?}");
+    }
+    let back = json!([{ "handle": [
+        { "handler": "probe", "mark": "a" },
+        { "handler": "probe", "mark": "b", "leave": "sleep", "body": "late" },
+    ] }]);
+    let answer = Kit::new(&registry(), &back).send(&Request::get("/"));
+    assert_eq!((answer.text(), &*traced(&answer)), ("late", "in a, in b, out b, slept, out a"));
+}
+
+#[test]
+fn it_waits_for_its_deadline_and_no_less() {
+    let routes = json!([{ "handle": [{ "handler": "probe", "mark": "a", "enter": "sleep", "body": "x" }] }]);
+    let mut kit = Kit::new(&registry(), &routes);
+    let Err(pending) = kit.send_pending(&Request::get("/")) else { panic!("it sleeps") };
+    let Err(pending) = pending.poll(&mut kit) else { panic!("it sleeps") };
+    kit.worker().advance(Duration::from_millis(999));
+    assert!(!pending.was_woken(&kit));
+    let Err(pending) = pending.poll(&mut kit) else { panic!("it sleeps") };
+    kit.worker().advance(Duration::from_millis(1));
+    assert!(pending.was_woken(&kit));
+    assert_eq!(pending.poll(&mut kit).ok().expect("awake").text(), "x");
+    // A wait that is dropped forgets its timer.
+    let Err(pending) = kit.send_pending(&Request::get("/")) else { panic!("it sleeps") };
+    let Err(pending) = pending.poll(&mut kit) else { panic!("it sleeps") };
+    assert_eq!((kit.worker().sleepers(), pending.context().is_waiting()), (1, true));
+    pending.cancel(&mut kit);
+    assert_eq!(kit.worker().sleepers(), 0);
+}
+
+#[test]
+fn a_full_pool_is_503() {
+    let routes = json!([{ "handle": [{ "handler": "probe", "mark": "a", "enter": "block" }] }]);
+    let mut kit = Kit::new(&registry(), &routes);
+    kit.worker().queue_jobs(1);
+    let Err(first) = kit.send_pending(&Request::get("/")) else { panic!("it waits") };
+    assert_eq!(kit.send(&Request::get("/")).status, 503);
+    assert_eq!(first.finish(&mut kit).status, 200);
+}
+
+#[test]
+fn in_steady_state_nothing_is_allocated() {
+    assert!(allocations_during(|| drop(std::hint::black_box(vec![1u8]))) > 0, "the counter counts");
+    let routes = json!([{ "handle": [
+        { "handler": "probe", "mark": "a", "set_field": ["A", "{http.request.uri}"], "set_target": "/b%20c?d" },
+        { "handler": "probe", "mark": "b", "enter": "sleep-next", "set_variable": ["v", "{http.request.uri.path}"] },
+        { "handler": "probe", "mark": "c", "enter": "sleep", "body": "{http.vars.v} {http.request.uuid}" },
+    ] }]);
+    let mut kit = Kit::new(&registry(), &routes);
+    let request = Request::get("/a").field("X-Some", "field");
+    // `run` does not tell the handlers of the end, so the probes' own log stays out of the count.
+    (0..3).for_each(|_| kit.run(&request));
+    assert_eq!(allocations_during(|| (0..1000).for_each(|_| kit.run(&request))), 0);
+}
