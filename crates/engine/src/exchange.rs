@@ -205,9 +205,9 @@ impl Exchange {
         }
     }
 
-    /// Whether there is content that only waits for room in the output.
-    pub(crate) fn could_send(&self) -> bool {
-        matches!(&self.outbound, Outbound::Sending(content) if !content.is_pending())
+    /// Whether there is content that its stream takes and that only waits for room in the output.
+    pub(crate) fn could_send<M: Machine>(&self, machine: &M) -> bool {
+        matches!(&self.outbound, Outbound::Sending(content) if !content.is_pending()) && machine.writable(self.stream)
     }
 
     /// Whether a handler waits.
