@@ -602,3 +602,6 @@ impl<T: Transport, M: Machine> Drop for Connection<T, M> {
         self.core.connection_ended();
     }
 }
+
+#[cfg(test)]
+mod tests;
