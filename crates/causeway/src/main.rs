@@ -4,25 +4,9 @@ mod cli;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = match cli::Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => {
-            // Nobody may read what cannot be printed.
-            let _ = error.print();
-            return if error.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
-        }
-    };
-    match cli.run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("Error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    cli::main()
 }
