@@ -3,7 +3,8 @@
 use std::io::{ErrorKind, Write as _};
 
 use anyhow::{Context as _, anyhow};
-use clap::error::{ContextKind, ErrorKind as Refused};
+use clap::CommandFactory as _;
+use clap::error::ErrorKind as Refused;
 
 /// A result. Whoever closes the pipe early, as `head` does, has what they wanted.
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
@@ -36,9 +37,12 @@ fn one_line(error: &clap::Error) -> String {
     let said = said.split("\nFor more information").next().unwrap_or_default();
     let said = said.strip_prefix("error: ").unwrap_or(said);
     let lines: Vec<_> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let usage = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
-    let command = usage.trim().trim_start_matches("Usage: ").split([' ', '\n']).take(2);
-    let words: Vec<_> = command.filter(|word| word.starts_with(|c: char| c.is_ascii_lowercase())).collect();
-    let command = if words.is_empty() { "causeway".to_owned() } else { words.join(" ") };
-    format!("{}; `{command} --help` lists what there is", lines.join("; "))
+    // A flag's list ends in a colon: what is missing follows on lines of its own.
+    let sentence = lines.join("; ").replace(":; ", ": ");
+    let given = std::env::args().nth(1).unwrap_or_default();
+    let command = match super::Cli::command().find_subcommand(&given) {
+        Some(command) => format!("causeway {}", command.get_name()),
+        None => "causeway".to_owned(),
+    };
+    format!("{sentence}; `{command} --help` lists what there is")
 }
