@@ -11,7 +11,7 @@
 
 use std::future::Future;
 use std::io::IoSlice;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -39,7 +39,7 @@ const EXCHANGES_MAX: usize = 64;
 /// Pieces of output per system call.
 const SLICES_MAX: usize = 32;
 /// What a lingering connection reads and throws away before it closes in the peer's face.
-const LINGER_OCTETS_MAX: usize = 1024 * 1024;
+const LINGER_OCTETS_MAX: u32 = 1024 * 1024;
 
 /// A connection under way.
 pub(crate) struct Connection<T: Transport, M: Machine> {
@@ -47,12 +47,9 @@ pub(crate) struct Connection<T: Transport, M: Machine> {
     plan: Rc<ListenerPlan>,
     transport: T,
     machine: M,
-    peer: SocketAddr,
-    local: SocketAddr,
+    ends: Ends,
     stamp: Stamp,
     timer: TimerKey,
-    /// When the wheel will look at this connection; a deadline that only moves later leaves it alone.
-    armed: Option<Instant>,
     input: Input,
     output: Option<Box<WriteList>>,
     exchanges: Vec<Exchange>,
@@ -71,9 +68,40 @@ enum Phase {
     HalfClosed,
     /// The last answer is out; what the peer still sends is thrown away, so that a reset does not take the answer with it.
     Lingering {
-        octets: usize,
+        octets: u32,
     },
 }
+
+/// The two addresses of a connection. IPv4's fit where one IPv6 address would not: there are many idle connections.
+#[derive(Debug)]
+enum Ends {
+    Four { peer: SocketAddrV4, local: SocketAddrV4 },
+    Six(Box<(SocketAddr, SocketAddr)>),
+}
+
+impl Ends {
+    /// Of a socket that listens on both families, IPv4 addresses come mapped into IPv6's; here they are their own again.
+    fn new(peer: SocketAddr, local: SocketAddr) -> Self {
+        let canonical = |end: SocketAddr| match end.ip().to_canonical() {
+            IpAddr::V4(ip) => Some(SocketAddrV4::new(ip, end.port())),
+            IpAddr::V6(_) => None,
+        };
+        match (canonical(peer), canonical(local)) {
+            (Some(peer), Some(local)) => Self::Four { peer, local },
+            _ => Self::Six(Box::new((peer, local))),
+        }
+    }
+
+    fn addresses(&self) -> (SocketAddr, SocketAddr) {
+        match self {
+            Self::Four { peer, local } => ((*peer).into(), (*local).into()),
+            Self::Six(ends) => **ends,
+        }
+    }
+}
+
+// What an idle connection costs, beside the runtime's own task header and registration.
+const _: () = assert!(size_of::<Connection<tokio::net::TcpStream, causeway_h1::Server>>() <= 232);
 
 /// What the peer owes us, and so which limit of time runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,11 +130,9 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             plan,
             transport,
             machine,
-            peer,
-            local,
+            ends: Ends::new(peer, local),
             stamp,
             timer: TimerKey::UNFILED,
-            armed: None,
             input: Input::default(),
             output: None,
             exchanges: Vec::new(),
@@ -235,14 +261,9 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         task: &mut Task<'_>,
         out: &mut WriteList,
     ) {
-        let arrival = Arrival {
-            peer: self.peer,
-            local: self.local,
-            scheme: self.plan.scheme,
-            server: self.plan.server,
-            at: clock::now(),
-            upgrade,
-        };
+        let (peer, local) = self.ends.addresses();
+        let arrival =
+            Arrival { peer, local, scheme: self.plan.scheme, server: self.plan.server, at: clock::now(), upgrade };
         match slot.spare.prepare(arrival, &self.core.generation()) {
             Ok(cx) => {
                 let inbound = if body.is_empty() { Inbound::Over } else { Inbound::Open };
@@ -358,15 +379,18 @@ impl<T: Transport, M: Machine> Connection<T, M> {
     fn retire(&mut self, out: &mut WriteList) {
         let mut at = 0;
         while let Some(exchange) = self.exchanges.get(at) {
-            let sent = matches!(exchange.outbound, Outbound::Sent);
-            if !sent || (exchange.inbound == Inbound::Open && exchange.ending == Ending::Complete) {
+            // Behind the last answer nobody drains: what the peer still sends is the lingering close's.
+            let last =
+                self.machine.wants_close() && (exchange.discards() || self.machine.waits_for() != WaitsFor::Body);
+            let reading = exchange.inbound == Inbound::Open && exchange.ending == Ending::Complete && !last;
+            if !matches!(exchange.outbound, Outbound::Sent) || reading {
                 at += 1;
                 continue;
             }
             let exchange = self.exchanges.remove(at);
             self.unclean |= exchange.inbound != Inbound::Over;
             self.input.refresh();
-            if exchange.ending == Ending::BodyFailed {
+            if exchange.cut {
                 self.transport.reset_on_close();
             }
             if exchange.inbound == Inbound::Failed {
@@ -410,7 +434,12 @@ impl<T: Transport, M: Machine> Connection<T, M> {
 
     /// The peer sends no more. Handlers that wait are dropped; answers under way are still sent.
     fn peer_ended(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
-        if let Some(event) = self.machine.handle_eof() {
+        let event = self.machine.handle_eof();
+        if let Some(Event::Fault { .. }) = event {
+            // A reader learns that the peer is gone, not that it broke its framing.
+            self.fail_bodies(BodyFault::PeerGone);
+        }
+        if let Some(event) = event {
             self.handle_event(event, &mut None, task, out);
         }
         self.fail_bodies(BodyFault::PeerGone);
@@ -455,7 +484,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
                 break;
             }
             match self.transport.poll_read(task, self.input.room()) {
-                Poll::Ready(Ok(len)) if len > 0 => *octets += len,
+                Poll::Ready(Ok(len)) if len > 0 => *octets += u32::try_from(len).unwrap_or(LINGER_OCTETS_MAX),
                 Poll::Ready(_) => break,
                 Poll::Pending => {
                     self.input.rest();
@@ -478,10 +507,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         if now >= deadline {
             return self.time_out(owed, task, out);
         }
-        if self.armed.is_none_or(|armed| armed > deadline || armed <= now) {
-            self.armed = Some(deadline);
-            self.core.wheel.borrow_mut().set(self.timer, deadline);
-        }
+        self.core.wheel.borrow_mut().set(self.timer, deadline);
         ControlFlow::Continue(())
     }
 
@@ -534,6 +560,8 @@ impl<T: Transport, M: Machine> Connection<T, M> {
                 if !self.fail_bodies(BodyFault::TimedOut) {
                     return ControlFlow::Break(());
                 }
+                // The answer says that it is the last: what is left of the body would be taken for a request.
+                self.machine.drain();
                 self.since = clock::now();
                 self.rounds(task, out)?;
                 self.watch(task, out)

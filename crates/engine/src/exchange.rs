@@ -106,6 +106,8 @@ pub(crate) struct Exchange {
     pub(crate) inbound: Inbound,
     pub(crate) outbound: Outbound,
     pub(crate) ending: Ending,
+    /// Content was announced that does not come: the peer must not take what came for the whole.
+    pub(crate) cut: bool,
     pub(crate) status: Option<StatusCode>,
     pub(crate) received: u64,
     pub(crate) sent: u64,
@@ -122,6 +124,7 @@ impl Exchange {
             inbound,
             outbound: Outbound::Running,
             ending: Ending::Complete,
+            cut: false,
             status: None,
             received: 0,
             sent: 0,
@@ -134,7 +137,6 @@ impl Exchange {
         let verdict = self.guarded(core, route::run);
         self.settle(verdict, machine, out);
         if self.is_waiting() {
-            self.wake.follow(task.waker());
             self.resume(machine, core, task, out);
         }
     }
@@ -148,6 +150,8 @@ impl Exchange {
         out: &mut WriteList,
     ) {
         if self.is_waiting() {
+            // A wake uses the registration up, so each poll needs its own, and before it: a future may wake at once.
+            self.wake.follow(task.waker());
             let waker = self.wake.waker.clone();
             let verdict = self.guarded(core, |cx| route::poll(cx, &mut Task::from_waker(&waker)));
             self.settle(verdict, machine, out);
@@ -169,7 +173,14 @@ impl Exchange {
             && out.len() < OUTPUT_OCTETS_MAX
             && self.sent - start < STREAM_OCTETS_MAX as u64
         {
-            match content.pull(core, &mut Task::from_waker(&self.wake.waker)) {
+            let mut source = Task::from_waker(&self.wake.waker);
+            // A source that unwound is dropped with its exchange, never pulled again.
+            let pull = catch_unwind(AssertUnwindSafe(|| content.pull(core, &mut source))).unwrap_or_else(|_| {
+                count_panic(&core.load);
+                self.ending = Ending::Panicked;
+                Pull::Failed
+            });
+            match pull {
                 Pull::Chunk(chunk) => {
                     self.sent += chunk.len() as u64;
                     machine.send(self.stream, chunk, out);
@@ -183,7 +194,10 @@ impl Exchange {
                 }
                 Pull::Failed => {
                     machine.reset(self.stream, out);
-                    self.ending = Ending::BodyFailed;
+                    self.cut = true;
+                    if self.ending == Ending::Complete {
+                        self.ending = Ending::BodyFailed;
+                    }
                     self.outbound = Outbound::Sent;
                     return;
                 }
@@ -280,8 +294,11 @@ impl Exchange {
                 machine.send(self.stream, chunk, out);
             }
             Body::Tunnel(stream) => {
-                self.inbound = Inbound::Open;
-                self.cx.mailbox().reopen();
+                if self.inbound == Inbound::Over {
+                    // Behind the request come the other protocol's octets.
+                    self.inbound = Inbound::Open;
+                    self.cx.mailbox().reopen();
+                }
                 self.outbound = Outbound::Sending(Content::stream(stream));
                 return;
             }

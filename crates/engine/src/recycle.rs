@@ -11,10 +11,6 @@ use crate::worker::{Core, count_panic};
 /// Ends an exchange whose response is on the wire, or whose peer is gone.
 pub(crate) fn recycle(core: &Core, exchange: Exchange) {
     let Exchange { cx, wake, ending, status, received, sent, .. } = exchange;
-    if ending == Ending::Panicked {
-        // What unwound may be in any state: its storage is dropped with it.
-        return;
-    }
     let took = clock::now().saturating_duration_since(cx.arrival().at);
     let outcome = Outcome { status, sent, received, took, ending };
     // This may run while a panic unwinds, where a second one would end the process.
@@ -26,5 +22,8 @@ pub(crate) fn recycle(core: &Core, exchange: Exchange) {
     if cx.generation().plan().access_log(cx.arrival().server) {
         core.access.record(&cx, &outcome);
     }
-    core.put_resting(Resting { spare: cx.recycle(), wake });
+    // What unwound may be in any state: its storage is dropped with it.
+    if ending != Ending::Panicked {
+        core.put_resting(Resting { spare: cx.recycle(), wake });
+    }
 }

@@ -151,15 +151,8 @@ impl Server {
                 Ok(found) => self.handle_found(found),
                 Err(fault) => self.fail(fault),
             },
-            Inbound::Tunnel if !input.is_empty() => {
-                let event = Event::Data { stream: StreamId(self.stream), range: 0..input.len() };
-                Handled { consumed: input.len(), event: Some(event) }
-            }
-            Inbound::Tunnel if self.eof => {
-                self.inbound = Inbound::Closed;
-                Handled { consumed: 0, event: Some(Event::End { stream: StreamId(self.stream) }) }
-            }
-            Inbound::Done | Inbound::Tunnel | Inbound::Closed => NOTHING,
+            Inbound::Tunnel => self.handle_tunnel(input),
+            Inbound::Done | Inbound::Closed => NOTHING,
         }
     }
 
@@ -441,6 +434,18 @@ impl Server {
             upgrade: facts.upgrade,
         };
         Handled { consumed, event: Some(event) }
+    }
+
+    fn handle_tunnel(&mut self, input: &[u8]) -> Handled {
+        let stream = StreamId(self.stream);
+        if !input.is_empty() {
+            return Handled { consumed: input.len(), event: Some(Event::Data { stream, range: 0..input.len() }) };
+        }
+        if self.eof {
+            self.inbound = Inbound::Closed;
+            return Handled { consumed: 0, event: Some(Event::End { stream }) };
+        }
+        NOTHING
     }
 
     fn handle_found(&mut self, found: Found) -> Handled {

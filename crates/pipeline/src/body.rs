@@ -195,9 +195,12 @@ impl Mailbox {
         wake(mail);
     }
 
-    /// The connection changed its protocol: what comes now is a body of its own, the raw octets.
+    /// The request was complete and became a tunnel: more comes, of another protocol.
     pub fn reopen(&self) {
-        self.0.borrow_mut().end = MailEnd::Open;
+        let mut mail = self.0.borrow_mut();
+        if mail.end == MailEnd::Complete {
+            mail.end = MailEnd::Open;
+        }
     }
 
     /// The body ends here, before its end.

@@ -1,0 +1,9 @@
+//! One exchange after another over a real socket: what the peer sees, and what the handlers are told of the end.
+
+#[path = "exchanges/bodies.rs"]
+mod bodies;
+#[path = "exchanges/ends.rs"]
+mod ends;
+mod support;
+#[path = "exchanges/table.rs"]
+mod table;

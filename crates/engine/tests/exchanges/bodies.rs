@@ -1,0 +1,231 @@
+//! Bodies larger than any buffer, slow peers, tunnels, files.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+
+use causeway_pipeline::Ending;
+
+use crate::support::client::Asked;
+use crate::support::handlers::collected;
+use crate::support::{Client, Close, Seen, Server, octets};
+
+const LARGE: usize = 50 * 1024 * 1024;
+
+#[test]
+fn an_upload_to_a_slow_handler_waits_in_the_kernel() {
+    let server = Server::start(|_| ());
+    let mut client = server.client();
+    let body = octets(LARGE);
+    let wanted = collected(&body);
+    let mut reader = Client::over(client.stream.try_clone().unwrap());
+    let writer = std::thread::spawn(move || client.post("/slowly", &body));
+    server.probe.await_held(1);
+    // The handler reads nothing yet, so the writer cannot be through: the sockets' buffers hold a few MiB at most.
+    while server.engine().connections() == 0 {
+        std::thread::yield_now();
+    }
+    assert!(!writer.is_finished(), "50 MiB fit nowhere between the client and a handler that does not read");
+    server.probe.release();
+    assert_eq!(reader.answer().text(), wanted);
+    writer.join().unwrap();
+    assert_eq!(server.probe.outcome("/slowly").received, LARGE as u64);
+}
+
+#[test]
+fn an_echo_runs_both_ways_at_once() {
+    let server = Server::start(|_| ());
+    let mut client = server.client();
+    let mut reader = Client::over(client.stream.try_clone().unwrap());
+    let body = octets(8 * 1024 * 1024);
+    let sent = body.clone();
+    let writer = std::thread::spawn(move || client.post("/echo", &sent));
+    assert!(reader.answer().body == body);
+    writer.join().unwrap();
+    let outcome = server.probe.outcome("/echo");
+    assert_eq!((outcome.received, outcome.sent), (body.len() as u64, body.len() as u64));
+}
+
+#[test]
+fn chunks_of_one_octet_each() {
+    let server = Server::start(|_| ());
+    let mut client = server.client();
+    let chunks = "1\r\nx\r\n".repeat(5_000);
+    for target in ["/echo", "/collect", "/fixed"] {
+        client.send(format!("POST {target} HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n"));
+        client.send(format!("{chunks}0\r\n\r\n"));
+        let answer = client.answer();
+        match target {
+            "/echo" => assert_eq!(answer.body, b"x".repeat(5_000)),
+            "/collect" => assert_eq!(answer.text(), collected(&b"x".repeat(5_000))),
+            _ => assert_eq!(answer.text(), "fixed"),
+        }
+        assert_eq!(server.probe.outcome(target).received, 5_000);
+    }
+}
+
+#[test]
+fn continue_comes_with_the_first_look_at_the_body() {
+    let server = Server::start(|_| ());
+    let mut client = server.client();
+    client.send("POST /slowly HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+    server.probe.await_held(1);
+    server.probe.release();
+    assert_eq!(client.head().status, 100);
+    client.send("hello");
+    assert_eq!(client.answer().text(), collected(b"hello"));
+    assert_eq!(client.get("/fixed").text(), "fixed", "the connection is kept");
+}
+
+#[test]
+fn no_continue_for_a_body_that_nobody_wants_and_the_connection_ends() {
+    let server = Server::start(|_| ());
+    for target in ["/fixed", "/sleep/1", "/drop-body", "/fail/403"] {
+        let mut client = server.client();
+        client
+            .send(format!("POST {target} HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"));
+        let answer = client.answer();
+        assert!(answer.informs.is_empty() && answer.closes(), "{target}: {answer:?}");
+        // The client waits for the end, as it may: nothing of the body ever comes.
+        client.closed();
+        assert_eq!(server.probe.outcome(target).ending, Ending::Complete);
+    }
+}
+
+#[test]
+fn a_tunnel_carries_raw_octets() {
+    let server = Server::start(|_| ());
+    for (head, status) in [
+        ("GET /switch HTTP/1.1\r\nHost: test\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n", 101),
+        ("CONNECT switch.test:443 HTTP/1.1\r\nHost: switch.test:443\r\n\r\n", 200),
+    ] {
+        let mut client = server.client();
+        client.send(head);
+        let answer = client.answer_to(Asked::Tunnel);
+        assert_eq!(answer.status, status, "{head}");
+        assert_eq!(answer.field("Content-Length"), None);
+        for octets in [&b"one"[..], b"GET / HTTP/1.1\r\n\r\n", b"\0\xff"] {
+            client.send(octets);
+            assert_eq!(client.exactly(octets.len()), octets, "{head}");
+        }
+        let mut reader = Client::over(client.stream.try_clone().unwrap());
+        let body = octets(3 * 1024 * 1024);
+        let sent = body.clone();
+        let writer = std::thread::spawn(move || {
+            client.send(sent);
+            client.end();
+        });
+        assert!(reader.exactly(body.len()) == body, "{head}");
+        writer.join().unwrap();
+        reader.closed();
+    }
+}
+
+#[test]
+fn octets_behind_the_upgrade_are_the_tunnels() {
+    let server = Server::start(|_| ());
+    let mut client = server.client();
+    client.send("GET /switch HTTP/1.1\r\nHost: test\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nearly");
+    assert_eq!(client.answer_to(Asked::Tunnel).status, 101);
+    assert_eq!(client.exactly(5), b"early");
+}
+
+#[test]
+fn a_tunnel_ends_when_our_side_ends() {
+    let server = Server::start(|_| ());
+    let mut client = server.client();
+    client.send("GET /farewell HTTP/1.1\r\nHost: test\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
+    assert_eq!(client.answer_to(Asked::Tunnel).status, 101);
+    assert_eq!(client.exactly(8), b"farewell");
+    client.closed();
+    assert_eq!(server.probe.outcome("/farewell").ending, Ending::Complete);
+}
+
+#[test]
+fn no_tunnel_without_the_offer() {
+    let server = Server::start(|_| ());
+    assert_eq!(server.client().get("/switch").status, 426);
+}
+
+#[test]
+fn a_file_cold_and_warm() {
+    let server = Server::start(|_| ());
+    let path = server.files.join("big");
+    let body = octets(3_000_000);
+    std::fs::write(&path, &body).unwrap();
+    let mut client = server.client();
+    for _ in 0..2 {
+        // Where the file system has no cache to drop this is a second warm read.
+        let file = File::open(&path).unwrap();
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        for _ in 0..2 {
+            assert!(client.get("/file/big").body == body);
+            assert_eq!(server.probe.outcome("/file/big").sent, body.len() as u64);
+        }
+    }
+}
+
+#[test]
+fn a_file_that_shrinks_while_it_is_sent_breaks_the_answer_off() {
+    let server = Server::start(|_| ());
+    let path = server.files.join("big");
+    let len = 64 * 1024 * 1024;
+    let mut file = File::create(&path).unwrap();
+    for _ in 0..len / 1_048_576 {
+        file.write_all(&[7; 1_048_576]).unwrap();
+    }
+    let mut client = server.client();
+    client.ask("/file/big");
+    let head = client.head();
+    assert_eq!(head.field("Content-Length"), Some(len.to_string().as_str()));
+    OpenOptions::new().write(true).open(&path).unwrap().set_len(1000).unwrap();
+    let (octets, close) = client.rest();
+    assert!(octets.len() < len, "more than the kernel's buffers hold cannot have been sent before");
+    assert_eq!(close, Close::Reset, "an end could be taken for the whole answer's");
+    assert_eq!(server.probe.outcome("/file/big").ending, Ending::BodyFailed);
+}
+
+#[test]
+fn a_stream_that_fails_breaks_the_answer_off() {
+    let server = Server::start(|_| ());
+    for (target, ending) in [("/fail-stream", Ending::BodyFailed), ("/panic-stream", Ending::Panicked)] {
+        let mut client = server.client();
+        client.ask(target);
+        let (octets, _) = client.rest();
+        assert!(!octets.ends_with(b"0\r\n\r\n"), "{target}: the answer looks whole");
+        assert_eq!(server.probe.outcome(target).ending, ending, "{target}");
+        assert_eq!(server.client().get("/fixed").text(), "fixed", "the worker goes on behind {target}");
+    }
+}
+
+#[test]
+fn an_unread_body_is_drained_up_to_its_bound() {
+    let server = Server::start(|setup| setup.head.discard_bytes_max = 100_000);
+    let mut client = server.client();
+    client.post("/fixed", &octets(100_000));
+    assert_eq!(client.answer().text(), "fixed");
+    assert_eq!(client.get("/fixed").text(), "fixed", "kept");
+    assert_eq!(server.probe.outcome("/fixed").received, 100_000);
+}
+
+#[test]
+fn a_half_read_body_is_drained_too() {
+    let server = Server::start(|_| ());
+    let mut client = server.client();
+    client.post("/half", &octets(200_000));
+    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.get("/fixed").text(), "fixed");
+    assert_eq!(server.probe.outcome("/half").received, 200_000);
+}
+
+#[test]
+fn background_work_outlives_its_answer() {
+    let server = Server::start(|_| ());
+    let mut client = server.client();
+    assert_eq!(client.get("/background").text(), "begun");
+    drop(client);
+    server.await_connections(0);
+    assert!(!server.probe.seen().contains(&Seen::Happened("background")));
+    server.probe.release();
+    server.probe.await_seen(&Seen::Happened("background"));
+}

@@ -1,0 +1,223 @@
+//! Every limit: what it is when nobody sets it, and that it holds when it is set small. Nothing here measures time; a limit
+//! of time is seen by what happens when it has passed.
+
+mod support;
+
+use std::time::Duration;
+
+use causeway_engine::BlockingSpec;
+use causeway_pipeline::{Ending, HeadLimits, Timeouts};
+
+use support::{Answer, Close, Server, octets};
+
+/// Small enough that no test is long, and more than one tick of the deadlines' wheel.
+const SHORT: Duration = Duration::from_millis(300);
+
+#[test]
+fn defaults_are_the_documented_ones() {
+    let second = Duration::from_secs(1);
+    let Timeouts { head, body_idle, write_idle, keep_alive, linger } = Timeouts::default();
+    assert_eq!([head, body_idle, write_idle, keep_alive, linger], [10, 60, 60, 300, 2].map(|count| second * count));
+    let HeadLimits {
+        head_bytes_max,
+        fields_max,
+        target_bytes_max,
+        chunk_extension_line_bytes_max,
+        chunk_extension_bytes_max,
+        trailers_bytes_max,
+        discard_bytes_max,
+    } = HeadLimits::default();
+    assert_eq!((head_bytes_max, fields_max, target_bytes_max), (32 * 1024, 100, 8 * 1024));
+    assert_eq!((chunk_extension_line_bytes_max, chunk_extension_bytes_max), (4 * 1024, 16 * 1024));
+    assert_eq!((trailers_bytes_max, discard_bytes_max), (8 * 1024, 256 * 1024));
+    let BlockingSpec { threads_max, queue_max } = BlockingSpec::default();
+    assert_eq!((threads_max, queue_max), (32, 1024));
+}
+
+#[test]
+fn a_head_that_does_not_end_in_time_is_408() {
+    let server = Server::start(|setup| setup.timeouts.head = SHORT);
+    let mut client = server.client();
+    client.send("GET /fixed HTTP/1.1\r\nHost: te");
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.closes()), (408, true));
+    client.closed();
+
+    // Octets that keep coming buy no more time.
+    let mut client = server.client();
+    client.send("GET /fixed HTTP/1.1\r\n");
+    let mut reader = support::Client::over(client.stream.try_clone().unwrap());
+    let drip = std::thread::spawn(move || {
+        use std::io::Write;
+        // Ends when the server has closed and refuses more; a server without the limit is given up in the end.
+        (0..30_000).find(|_| {
+            std::thread::sleep(Duration::from_millis(1));
+            client.stream.write_all(b"X: y\r\n").is_err()
+        })
+    });
+    assert!(matches!(reader.answer().status, 408 | 431));
+    drop(reader);
+    drip.join().unwrap();
+}
+
+#[test]
+fn a_second_head_that_does_not_end_in_time_is_408() {
+    let server = Server::start(|setup| setup.timeouts.head = SHORT);
+    let mut client = server.client();
+    assert_eq!(client.get("/fixed").text(), "fixed");
+    client.send("G");
+    assert_eq!(client.answer().status, 408);
+    client.closed();
+}
+
+#[test]
+fn an_idle_connection_ends_without_a_word() {
+    let server = Server::start(|setup| setup.timeouts.keep_alive = SHORT);
+    server.client().closed();
+    let mut client = server.client();
+    assert_eq!(client.get("/fixed").text(), "fixed");
+    client.closed();
+    server.await_connections(0);
+}
+
+#[test]
+fn a_body_that_pauses_too_long_is_told_to_its_reader() {
+    let server = Server::start(|setup| setup.timeouts.body_idle = SHORT);
+    let mut client = server.client();
+    client.send("POST /collect HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\nabc");
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.closes()), (408, true));
+    client.closed();
+    assert_eq!(server.probe.outcome("/collect").received, 3);
+}
+
+#[test]
+fn a_body_that_pauses_too_long_and_that_nobody_reads_ends_the_connection() {
+    let server = Server::start(|setup| setup.timeouts.body_idle = SHORT);
+    let mut client = server.client();
+    client.send("POST /fixed HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\nabc");
+    assert_eq!(client.answer().text(), "fixed");
+    client.closed();
+    assert_eq!(server.probe.outcome("/fixed").ending, Ending::TimedOut);
+}
+
+#[test]
+fn a_handler_that_does_not_read_owes_the_time_itself() {
+    let server = Server::start(|setup| setup.timeouts.body_idle = SHORT);
+    let mut client = server.client();
+    let body = octets(10 * 1024 * 1024);
+    let mut reader = support::Client::over(client.stream.try_clone().unwrap());
+    let writer = std::thread::spawn(move || client.post("/slowly", &body));
+    server.probe.await_held(1);
+    // Another connection's body times out meanwhile, so the limit has surely passed for this one.
+    let mut other = server.client();
+    other.send("POST /collect HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\nabc");
+    assert_eq!(other.answer().status, 408);
+    server.probe.release();
+    assert_eq!(reader.answer().status, 200);
+    writer.join().unwrap();
+}
+
+#[test]
+fn a_peer_that_reads_nothing_is_reset() {
+    let server = Server::start(|setup| setup.timeouts.write_idle = SHORT);
+    let mut client = server.client();
+    client.ask("/octets/100000000");
+    let outcome = server.probe.outcome("/octets/100000000");
+    assert_eq!(outcome.ending, Ending::TimedOut);
+    let (octets, close) = client.rest();
+    assert!(octets.len() < 100_000_000);
+    assert_eq!(close, Close::Reset);
+}
+
+#[test]
+fn a_peer_that_does_not_close_is_not_waited_for() {
+    let server = Server::start(|setup| setup.timeouts.linger = SHORT);
+    let mut client = server.client();
+    client.send("GARBAGE\r\n\r\n");
+    assert_eq!(client.answer().status, 400);
+    // Our side stays open; the server's goes all the same.
+    server.await_connections(0);
+}
+
+#[track_caller]
+fn refused(tweak: fn(&mut HeadLimits), within: &str, beyond: &str, status: u16) {
+    let server = Server::start(|setup| tweak(&mut setup.head));
+    let ask = |octets: &str| -> Answer {
+        let mut client = server.client();
+        client.send(octets);
+        let answer = client.answer();
+        if answer.closes() {
+            client.closed();
+        }
+        answer
+    };
+    let answer = ask(within);
+    assert_eq!((answer.status, answer.closes()), (200, false), "{within:?}");
+    let answer = ask(beyond);
+    assert_eq!((answer.status, answer.closes()), (status, true), "{beyond:?}");
+}
+
+#[test]
+fn a_long_head_is_431() {
+    let head = |pad: usize| format!("GET /fixed HTTP/1.1\r\nHost: test\r\nX: {}\r\n\r\n", "y".repeat(pad));
+    let bare = head(0).len();
+    refused(|head| head.head_bytes_max = 200, &head(200 - bare), &head(201 - bare), 431);
+    refused(|_| (), &head(32 * 1024 - bare), &head(32 * 1024 + 1 - bare), 431);
+}
+
+#[test]
+fn many_fields_are_431() {
+    let head = |more: usize| format!("GET /fixed HTTP/1.1\r\nHost: test\r\n{}\r\n", "X: y\r\n".repeat(more));
+    refused(|head| head.fields_max = 5, &head(4), &head(5), 431);
+    refused(|_| (), &head(99), &head(100), 431);
+}
+
+#[test]
+fn a_long_target_is_414() {
+    let head = |len: usize| format!("GET /fixed?{} HTTP/1.1\r\nHost: test\r\n\r\n", "q".repeat(len - 7));
+    refused(|head| head.target_bytes_max = 50, &head(50), &head(51), 414);
+    refused(|_| (), &head(8 * 1024), &head(8 * 1024 + 1), 414);
+}
+
+fn chunked(lines: &str) -> String {
+    format!("POST /collect HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n{lines}")
+}
+
+#[test]
+fn long_chunk_extensions_are_400() {
+    let line = |len: usize| chunked(&format!("1;{}\r\nx\r\n0\r\n\r\n", "e".repeat(len)));
+    refused(|head| head.chunk_extension_line_bytes_max = 50, &line(40), &line(60), 400);
+    let many = |count: usize| chunked(&format!("{}0\r\n\r\n", "1;eeeeeeeee\r\nx\r\n".repeat(count)));
+    refused(|head| head.chunk_extension_bytes_max = 100, &many(9), &many(12), 400);
+}
+
+#[test]
+fn long_trailers_are_431() {
+    // The body's reader answers: it is told of bad framing, and this one says 400.
+    let trailers = |len: usize| chunked(&format!("1\r\nx\r\n0\r\nX: {}\r\n\r\n", "t".repeat(len)));
+    refused(|head| head.trailers_bytes_max = 100, &trailers(80), &trailers(120), 400);
+}
+
+#[test]
+fn a_long_unwanted_body_ends_the_connection() {
+    let server = Server::start(|setup| setup.head.discard_bytes_max = 1000);
+    // What lies in the mailbox before the answer is not counted: the head comes alone, the body behind the answer.
+    let ask = |len: usize| {
+        let mut client = server.client();
+        client.send("POST /fixed HTTP/1.1\r\nHost: test\r\nContent-Length: 1000000\r\n\r\n");
+        assert_eq!(client.answer().text(), "fixed");
+        client.send(octets(len));
+        client
+    };
+    let mut client = ask(1001);
+    client.closed();
+    let mut client = ask(1000);
+    // Within the bound it waits for the rest, and the peer is free to go on.
+    client.end();
+    client.closed();
+    let mut client = server.client();
+    client.post("/fixed", &octets(1000));
+    assert_eq!(client.answer().text(), "fixed");
+    assert_eq!(client.get("/fixed").text(), "fixed");
+}

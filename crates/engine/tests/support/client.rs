@@ -1,0 +1,229 @@
+//! A blocking HTTP/1 client that hides nothing.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+
+use super::PATIENCE;
+
+/// An answer as it was framed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) version: String,
+    pub(crate) status: u16,
+    pub(crate) fields: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) trailers: Vec<(String, String)>,
+    /// Interim answers before it: statuses and fields.
+    pub(crate) informs: Vec<(u16, Vec<(String, String)>)>,
+}
+
+impl Answer {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+
+    #[track_caller]
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).expect("a text")
+    }
+
+    /// Whether it says that the connection ends behind it.
+    pub(crate) fn closes(&self) -> bool {
+        self.field("Connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
+    }
+}
+
+/// How the server closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Close {
+    End,
+    Reset,
+}
+
+/// What a request asks for, as far as it decides on an answer's framing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Content,
+    HeadOnly,
+    Tunnel,
+}
+
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Client {
+    #[track_caller]
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        Self::over(TcpStream::connect(address).expect("the server listens"))
+    }
+
+    #[track_caller]
+    pub(crate) fn over(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a socket");
+        stream.set_nodelay(true).expect("a socket");
+        Self { stream, buffer: Vec::new() }
+    }
+
+    #[track_caller]
+    pub(crate) fn send(&mut self, octets: impl AsRef<[u8]>) {
+        self.stream.write_all(octets.as_ref()).expect("the server reads");
+    }
+
+    /// A bodiless GET.
+    #[track_caller]
+    pub(crate) fn ask(&mut self, target: &str) {
+        self.send(format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n"));
+    }
+
+    #[track_caller]
+    pub(crate) fn get(&mut self, target: &str) -> Answer {
+        self.ask(target);
+        self.answer()
+    }
+
+    /// A POST with a Content-Length.
+    #[track_caller]
+    pub(crate) fn post(&mut self, target: &str, body: &[u8]) {
+        let len = body.len();
+        self.send(format!("POST {target} HTTP/1.1\r\nHost: test\r\nContent-Length: {len}\r\n\r\n"));
+        self.send(body);
+    }
+
+    /// Ends our sending side.
+    #[track_caller]
+    pub(crate) fn end(&mut self) {
+        self.stream.shutdown(Shutdown::Write).expect("a socket");
+    }
+
+    /// Closes with a reset.
+    pub(crate) fn reset(self) {
+        socket2::SockRef::from(&self.stream).set_linger(Some(std::time::Duration::ZERO)).expect("a socket");
+    }
+
+    #[track_caller]
+    pub(crate) fn answer(&mut self) -> Answer {
+        self.answer_to(Asked::Content)
+    }
+
+    /// The next whole answer.
+    #[track_caller]
+    pub(crate) fn answer_to(&mut self, asked: Asked) -> Answer {
+        let mut answer = self.head();
+        while (100..200).contains(&answer.status) && answer.status != 101 {
+            let inform = (answer.status, answer.fields);
+            let informs = answer.informs;
+            answer = self.head();
+            answer.informs = informs;
+            answer.informs.push(inform);
+        }
+        if asked != Asked::Content || matches!(answer.status, 101 | 204 | 304) {
+            return answer;
+        }
+        if answer.field("Transfer-Encoding") == Some("chunked") {
+            self.chunked(&mut answer);
+        } else if let Some(len) = answer.field("Content-Length") {
+            let len = len.parse().expect("a length");
+            answer.body = self.exactly(len);
+        } else {
+            let (body, close) = self.rest();
+            assert_eq!(close, Close::End, "the content that only the end delimits was cut");
+            answer.body = body;
+        }
+        answer
+    }
+
+    /// The next head, interim or final.
+    #[track_caller]
+    pub(crate) fn head(&mut self) -> Answer {
+        let line = self.line();
+        let mut words = line.splitn(3, ' ');
+        let version = words.next().unwrap_or_default().to_owned();
+        let status = words.next().and_then(|status| status.parse().ok());
+        let Some(status) = status else { panic!("no status line: {line:?}") };
+        Answer { version, status, fields: self.fields(), ..Answer::default() }
+    }
+
+    #[track_caller]
+    fn fields(&mut self) -> Vec<(String, String)> {
+        let mut fields = Vec::new();
+        loop {
+            let line = self.line();
+            if line.is_empty() {
+                return fields;
+            }
+            let (name, value) = line.split_once(':').expect("a field line");
+            fields.push((name.to_owned(), value.trim().to_owned()));
+        }
+    }
+
+    #[track_caller]
+    fn chunked(&mut self, answer: &mut Answer) {
+        loop {
+            let len = usize::from_str_radix(&self.line(), 16).expect("a chunk's size");
+            if len == 0 {
+                answer.trailers = self.fields();
+                return;
+            }
+            answer.body.extend(self.exactly(len));
+            assert_eq!(self.line(), "", "behind a chunk");
+        }
+    }
+
+    #[track_caller]
+    fn line(&mut self) -> String {
+        loop {
+            if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\r\n") {
+                let line = String::from_utf8(self.buffer[..end].to_vec()).expect("a text line");
+                self.buffer.drain(..end + 2);
+                return line;
+            }
+            self.fill();
+        }
+    }
+
+    /// The next so many octets.
+    #[track_caller]
+    pub(crate) fn exactly(&mut self, len: usize) -> Vec<u8> {
+        while self.buffer.len() < len {
+            self.fill();
+        }
+        let rest = self.buffer.split_off(len);
+        std::mem::replace(&mut self.buffer, rest)
+    }
+
+    #[track_caller]
+    fn fill(&mut self) {
+        let mut octets = vec![0; 64 * 1024];
+        match self.stream.read(&mut octets) {
+            Ok(0) => panic!("the server closed; unread: {:?}", String::from_utf8_lossy(&self.buffer)),
+            Ok(len) => self.buffer.extend_from_slice(&octets[..len]),
+            Err(error) => panic!("{error}; unread: {:?}", String::from_utf8_lossy(&self.buffer)),
+        }
+    }
+
+    /// Everything up to the server's close.
+    #[track_caller]
+    pub(crate) fn rest(&mut self) -> (Vec<u8>, Close) {
+        let mut octets = vec![0; 64 * 1024];
+        loop {
+            match self.stream.read(&mut octets) {
+                Ok(0) => return (std::mem::take(&mut self.buffer), Close::End),
+                Ok(len) => self.buffer.extend_from_slice(&octets[..len]),
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => {
+                    return (std::mem::take(&mut self.buffer), Close::Reset);
+                }
+                Err(error) => panic!("the server neither sends nor closes: {error}"),
+            }
+        }
+    }
+
+    /// The server closes, and sends nothing before.
+    #[track_caller]
+    pub(crate) fn closed(&mut self) {
+        let (octets, _) = self.rest();
+        assert!(octets.is_empty(), "{:?}", String::from_utf8_lossy(&octets));
+    }
+}

@@ -1,0 +1,391 @@
+//! Handlers that do one thing each. The path's first segment chooses one, the second is its number.
+
+use std::future::poll_fn;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use causeway_message::{FieldMap, FieldValue, NameRef, StatusCode, names};
+use causeway_pipeline::worker::run_blocking;
+use causeway_pipeline::{
+    BodyFault, BodyStream, Build, BuildError, Context, Fault, Frame, Handler, Matcher, Outcome, Registry, RequestBody,
+    Response, Sleep, Step,
+};
+use serde_json::{Value, json};
+
+use super::bodies::{self, Echo, Failing, LastWords, Length, Octets, Panicking, Silent};
+use super::probe::{Guard, Probe, Seen};
+
+/// What a handler is built with.
+pub(crate) struct Given {
+    pub(crate) probe: Arc<Probe>,
+    pub(crate) files: PathBuf,
+}
+
+/// A handler that is one function, called on the way in.
+struct Act {
+    given: Given,
+    act: Enter,
+}
+
+impl Handler for Act {
+    fn enter(&self, cx: &mut Context) -> Step {
+        (self.act)(cx, &self.given)
+    }
+}
+
+/// A handler's whole behaviour.
+type Enter = fn(&mut Context, &Given) -> Step;
+
+/// Every handler by its name.
+const ACTS: &[(&str, Enter)] = &[
+    ("fixed", |cx, _| text(cx, "fixed")),
+    ("octets", |cx, _| stream(cx, Length::Told)),
+    ("chunks", |cx, _| stream(cx, Length::Untold)),
+    ("chunk", |cx, _| {
+        let chunk = cx.chunk(&super::octets(number(cx) as usize));
+        Step::Respond(Response::chunk(StatusCode::OK, chunk))
+    }),
+    ("sleep", |cx, _| sleep(cx, |cx| text(cx, "slept"))),
+    ("yield", |cx, _| yield_once(cx, |cx| text(cx, "yielded"))),
+    ("chain", |cx, _| sleep(cx, |cx| yield_once(cx, |cx| sleep(cx, |cx| text(cx, "chained"))))),
+    ("hold", hold),
+    ("echo", |cx, _| {
+        let body = cx.take_body().expect("nobody else took it");
+        Step::Respond(Response::stream(StatusCode::OK, Echo(body)))
+    }),
+    ("collect", |cx, _| collect(cx, u64::MAX)),
+    ("half", |cx, _| {
+        let length = cx.head().fields().content_length().ok().flatten().expect("a sized body");
+        collect(cx, length / 2)
+    }),
+    ("slowly", slowly),
+    ("hints", hints),
+    ("switch", |cx, _| {
+        if !cx.arrival().upgrade {
+            return Step::Fail(Fault::status(StatusCode::UPGRADE_REQUIRED));
+        }
+        let body = cx.take_body().expect("nobody else took it");
+        cx.response_mut().set(names::UPGRADE, FieldValue::from_static("echo"));
+        Step::Respond(Response::switch(Echo(body)))
+    }),
+    ("farewell", |cx, _| {
+        let chunk = cx.chunk(b"farewell");
+        cx.response_mut().set(names::UPGRADE, FieldValue::from_static("echo"));
+        Step::Respond(Response::switch(LastWords(Some(chunk))))
+    }),
+    ("panic-enter", |_, _| panic!("a test's enter")),
+    ("panic-wait", |cx, _| yield_once(cx, |_| panic!("a test's continuation"))),
+    ("panic-stream", |cx, _| {
+        let chunk = cx.chunk(b"before the panic");
+        Step::Respond(Response::stream(StatusCode::OK, Panicking(Some(chunk))))
+    }),
+    ("fail-stream", |cx, _| {
+        let chunk = cx.chunk(b"before the fault");
+        Step::Respond(Response::stream(StatusCode::OK, Failing(Some(chunk))))
+    }),
+    ("silent-stream", |cx, _| {
+        let chunk = cx.chunk(b"and no more");
+        Step::Respond(Response::stream(StatusCode::OK, Silent(Some(chunk))))
+    }),
+    ("fail", |cx, _| {
+        let status = StatusCode::new(number(cx) as u16).expect("a status");
+        Step::Fail(Fault::status(status))
+    }),
+    ("empty", |cx, _| {
+        let status = StatusCode::new(number(cx) as u16).expect("a status");
+        Step::Respond(Response::empty(status))
+    }),
+    ("background", background),
+    ("block", |cx, given| {
+        let probe = Arc::clone(&given.probe);
+        block(cx, move || probe.block())
+    }),
+    ("compute", |cx, _| block(cx, || ())),
+    ("abort", |_, _| Step::Abort),
+    ("file", |cx, given| {
+        let path = given.files.join(segment(cx, 1));
+        Step::Respond(Response { status: StatusCode::OK, body: bodies::file(&path) })
+    }),
+    ("parts", |cx, given| {
+        let (head, between) = (cx.chunk(b"--head--"), cx.chunk(b"--between--"));
+        let body = bodies::parts(&given.files.join(segment(cx, 1)), head, between);
+        Step::Respond(Response { status: StatusCode::OK, body })
+    }),
+    ("burn", |cx, _| {
+        let turns = number(cx);
+        let sum = (0..turns).fold(0_u64, |sum, turn| std::hint::black_box(sum.rotate_left(5) ^ turn));
+        std::hint::black_box(sum);
+        text(cx, "burnt")
+    }),
+    ("drop-body", |cx, _| {
+        drop(cx.take_body());
+        text(cx, "dropped")
+    }),
+    ("drop-body-later", |cx, _| {
+        let body = cx.take_body();
+        yield_once(cx, move |cx| {
+            drop(body);
+            text(cx, "dropped")
+        })
+    }),
+    ("whoami", |cx, _| {
+        let thread = std::thread::current();
+        text(cx, thread.name().unwrap_or("nameless"))
+    }),
+    ("panic-leave", |_, _| Step::Next),
+];
+
+/// Which handlers there are.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    ACTS.iter().map(|(name, _)| *name)
+}
+
+/// The routes of a server of them all.
+pub(crate) fn routes(given: &Given) -> Value {
+    let with = |name: &str| json!({"handler": name, "probe": given.probe.id(), "files": given.files});
+    let mut routes: Vec<Value> = names()
+        .map(|name| {
+            let handle = match name {
+                "panic-leave" => vec![with("observe"), with("panic-on-leave"), with("fixed")],
+                name => vec![with("observe"), with(name)],
+            };
+            json!({"match": [{"at": name}], "handle": handle, "terminal": true})
+        })
+        .collect();
+    routes.push(json!({"handle": [with("observe"), with("lost")]}));
+    Value::Array(routes)
+}
+
+/// Error routes that say which fault they handle.
+pub(crate) fn errors(given: &Given) -> Value {
+    json!([{"handle": [{"handler": "explain", "probe": given.probe.id(), "files": given.files}]}])
+}
+
+/// All of them, as modules.
+pub(crate) fn registry() -> Registry {
+    let mut registry = Registry::default();
+    for (name, _) in ACTS {
+        registry.handler(*name, |value, build| {
+            let name = value["handler"].as_str().unwrap_or_default();
+            let act = ACTS.iter().find(|(known, _)| *known == name).expect("registered under its name").1;
+            Ok(Box::new(Act { given: given(value, build)?, act }))
+        });
+    }
+    registry.handler("lost", |value, build| {
+        let act = |_: &mut Context, _: &Given| Step::Fail(Fault::status(StatusCode::NOT_FOUND));
+        Ok(Box::new(Act { given: given(value, build)?, act }))
+    });
+    registry.handler("explain", |value, build| {
+        let act = |cx: &mut Context, _: &Given| {
+            let status = cx.fault().expect("error routes handle a fault").status;
+            let mut words = *b"fault 000";
+            words[6..].copy_from_slice(&digits(status));
+            let chunk = cx.chunk(&words);
+            Step::Respond(Response::chunk(status, chunk))
+        };
+        Ok(Box::new(Act { given: given(value, build)?, act }))
+    });
+    registry.handler("observe", |value, build| Ok(Box::new(Observe(given(value, build)?.probe))));
+    registry.handler("panic-on-leave", |_, _| Ok(Box::new(PanicOnLeave)));
+    registry.matcher("at", |value, build| match value.as_str() {
+        Some(segment) => Ok(Box::new(At(segment.to_owned()))),
+        None => Err(build.refuse(value.to_string(), "a path segment")),
+    });
+    registry
+}
+
+fn given(value: &Value, build: &Build<'_>) -> Result<Given, BuildError> {
+    match (value["probe"].as_u64(), value["files"].as_str()) {
+        (Some(probe), Some(files)) => Ok(Given { probe: Probe::find(probe), files: files.into() }),
+        _ => Err(build.refuse(value.to_string(), "a probe's number and a folder")),
+    }
+}
+
+struct At(String);
+
+impl Matcher for At {
+    fn matches(&self, cx: &mut Context) -> Result<bool, Fault> {
+        Ok(segment(cx, 0) == self.0)
+    }
+}
+
+/// Tells the test of every end.
+struct Observe(Arc<Probe>);
+
+impl Handler for Observe {
+    fn enter(&self, _cx: &mut Context) -> Step {
+        Step::Next
+    }
+
+    fn end(&self, cx: &Context, outcome: &Outcome) {
+        // A field of the request switches it off, where a test counts allocations.
+        if !cx.original().fields().contains(NameRef::Other("X-Unobserved")) {
+            self.0.tell(Seen::Ended(cx.original().target().as_str().to_owned(), *outcome));
+        }
+    }
+}
+
+struct PanicOnLeave;
+
+impl Handler for PanicOnLeave {
+    fn enter(&self, _cx: &mut Context) -> Step {
+        Step::Next
+    }
+
+    fn leave(&self, _cx: &mut Context, _response: Response) -> Step {
+        panic!("a test's leave")
+    }
+}
+
+fn segment(cx: &Context, index: usize) -> &str {
+    let path = std::str::from_utf8(cx.path()).unwrap_or_default();
+    // CONNECT has no path; its host's first label stands for it.
+    match path.strip_prefix('/') {
+        Some(path) => path.split('/').nth(index).unwrap_or_default(),
+        None => cx.head().target().as_str().split('.').nth(index).unwrap_or_default(),
+    }
+}
+
+fn number(cx: &Context) -> u64 {
+    segment(cx, 1).parse().unwrap_or(0)
+}
+
+fn digits(status: StatusCode) -> [u8; 3] {
+    [100, 10, 1].map(|place| b'0' + (status.as_u16() / place % 10) as u8)
+}
+
+fn text(cx: &mut Context, words: &str) -> Step {
+    let chunk = cx.chunk(words.as_bytes());
+    Step::Respond(Response::chunk(StatusCode::OK, chunk))
+}
+
+fn stream(cx: &mut Context, length: Length) -> Step {
+    let stream = Octets { worker: Rc::clone(cx.worker()), at: 0, len: number(cx), length };
+    Step::Respond(Response::stream(StatusCode::OK, stream))
+}
+
+fn sleep(cx: &mut Context, then: impl FnOnce(&mut Context) -> Step + 'static) -> Step {
+    let until = cx.worker().now() + Duration::from_millis(number(cx));
+    let sleep = Sleep::until(Rc::clone(cx.worker()), until);
+    cx.wait(sleep, move |cx, ()| then(cx))
+}
+
+fn yield_once(cx: &mut Context, then: impl FnOnce(&mut Context) -> Step + 'static) -> Step {
+    let mut yielded = false;
+    let once = poll_fn(move |task| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        task.waker().wake_by_ref();
+        Poll::Pending
+    });
+    cx.wait(once, move |cx, ()| then(cx))
+}
+
+fn hold(cx: &mut Context, given: &Given) -> Step {
+    let guard = Guard::new(&given.probe, "hold");
+    let held = given.probe.hold();
+    let wait = async move {
+        let released = held.await.is_ok();
+        guard.defuse();
+        released
+    };
+    cx.wait(wait, |cx, released| text(cx, if released { "released" } else { "forgotten" }))
+}
+
+/// Reads so many octets of the body, at least one frame, then says how many came and their sum.
+fn collect(cx: &mut Context, enough: u64) -> Step {
+    let mut body = cx.take_body().expect("nobody else took it");
+    let (mut count, mut sum) = (0_u64, 0_u64);
+    let read = poll_fn(move |task| {
+        loop {
+            let fault = match body.poll_frame(task) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => {
+                    count += chunk.len() as u64;
+                    sum = chunk.as_slice().iter().fold(sum, |sum, octet| sum.wrapping_mul(31) + u64::from(*octet));
+                    if count < enough {
+                        continue;
+                    }
+                    None
+                }
+                Poll::Ready(Some(Ok(Frame::Trailers(_)))) => continue,
+                Poll::Ready(Some(Err(fault))) => Some(fault),
+                Poll::Ready(None) => None,
+            };
+            return Poll::Ready((count, sum, fault));
+        }
+    });
+    cx.wait(read, |cx, (count, sum, fault)| match fault {
+        None => text(cx, &format!("{count} octets, sum {sum}")),
+        Some(BodyFault::Malformed) => Step::Fail(Fault::status(StatusCode::BAD_REQUEST)),
+        Some(BodyFault::TimedOut) => Step::Fail(Fault::status(StatusCode::REQUEST_TIMEOUT)),
+        Some(_) => Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
+    })
+}
+
+/// What [`collect`] says of a body.
+pub(crate) fn collected(octets: &[u8]) -> String {
+    let sum = octets.iter().fold(0_u64, |sum, octet| sum.wrapping_mul(31) + u64::from(*octet));
+    format!("{} octets, sum {sum}", octets.len())
+}
+
+/// Reads the body a frame at a time, yielding before each, the test's leave before the first.
+fn slowly(cx: &mut Context, given: &Given) -> Step {
+    async fn next(body: &mut RequestBody) -> Option<Result<Frame, BodyFault>> {
+        let mut yielded = false;
+        poll_fn(move |task| {
+            if !std::mem::replace(&mut yielded, true) {
+                task.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            body.poll_frame(task)
+        })
+        .await
+    }
+    let mut body = cx.take_body().expect("nobody else took it");
+    let held = given.probe.hold();
+    let read = async move {
+        // The test may have given up; then the body says so.
+        let _ = held.await;
+        let (mut count, mut sum) = (0_usize, 0_u64);
+        while let Some(Ok(frame)) = next(&mut body).await {
+            if let Frame::Chunk(chunk) = frame {
+                count += chunk.len();
+                sum = chunk.as_slice().iter().fold(sum, |sum, octet| sum.wrapping_mul(31) + u64::from(*octet));
+            }
+        }
+        (count, sum)
+    };
+    cx.wait(read, |cx, (count, sum)| text(cx, &format!("{count} octets, sum {sum}")))
+}
+
+fn hints(cx: &mut Context, _given: &Given) -> Step {
+    let mut fields = FieldMap::new();
+    fields.append(NameRef::Other("Link"), FieldValue::from_static("</style.css>; rel=preload"));
+    cx.inform(StatusCode::new(103).expect("three digits"), fields);
+    yield_once(cx, |cx| text(cx, "hinted"))
+}
+
+fn background(cx: &mut Context, given: &Given) -> Step {
+    let (probe, held) = (Arc::clone(&given.probe), given.probe.hold());
+    cx.worker().spawn(Box::pin(async move {
+        if held.await.is_ok() {
+            probe.tell(Seen::Happened("background"));
+        }
+    }));
+    text(cx, "begun")
+}
+
+fn block(cx: &mut Context, job: impl FnOnce() + Send + 'static) -> Step {
+    match run_blocking(&**cx.worker(), job) {
+        Ok(blocking) => cx.wait(blocking, |cx, result| match result {
+            Some(()) => text(cx, "blocked"),
+            None => Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
+        }),
+        Err(_) => Step::Fail(Fault::busy()),
+    }
+}

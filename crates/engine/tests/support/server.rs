@@ -1,0 +1,128 @@
+//! An engine with every test handler, on a port of its own.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use causeway_engine::{BlockingSpec, Engine, EngineSpec, StartError};
+use causeway_pipeline::build::ServerSpec;
+use causeway_pipeline::{Build, HeadLimits, ListenAddress, ListenerSpec, Timeouts};
+
+use super::client::Client;
+use super::handlers::{self, Given};
+use super::probe::Probe;
+
+/// Whether the server has error routes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Errors {
+    Handled,
+    Default,
+}
+
+/// What a test may change of its server.
+pub(crate) struct Setup {
+    pub(crate) workers: usize,
+    pub(crate) listen: Vec<ListenAddress>,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) head: HeadLimits,
+    pub(crate) blocking: BlockingSpec,
+    pub(crate) errors: Errors,
+}
+
+/// A running engine. Dropping it ends it at once.
+pub(crate) struct Server {
+    engine: Option<Engine>,
+    pub(crate) probe: Arc<Probe>,
+    pub(crate) files: PathBuf,
+}
+
+pub(crate) fn loopback() -> ListenAddress {
+    ListenAddress { host: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), port: 0 }
+}
+
+impl Server {
+    /// One worker on a loopback port, defaults otherwise, as `tweak` leaves it.
+    #[track_caller]
+    pub(crate) fn start(tweak: impl FnOnce(&mut Setup)) -> Self {
+        Self::try_start(tweak).expect("an engine on a free port")
+    }
+
+    pub(crate) fn try_start(tweak: impl FnOnce(&mut Setup)) -> Result<Self, StartError> {
+        let mut setup = Setup {
+            workers: 1,
+            listen: vec![loopback()],
+            timeouts: Timeouts::default(),
+            head: HeadLimits::default(),
+            blocking: BlockingSpec::default(),
+            errors: Errors::Default,
+        };
+        tweak(&mut setup);
+        let probe = Probe::new();
+        let files = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{}", std::process::id(), probe.id()));
+        std::fs::create_dir_all(&files).expect("a folder for a test's files");
+        let given = Given { probe: Arc::clone(&probe), files: files.clone() };
+        let (routes, errors) = (handlers::routes(&given), handlers::errors(&given));
+        let registry = handlers::registry();
+        let mut build = Build::new(&registry);
+        let errors = (setup.errors == Errors::Handled).then_some(&errors);
+        let server = ServerSpec { name: "test", routes: &routes, errors, access_log: false };
+        let server = build.server(&server).unwrap_or_else(|error| panic!("{error}"));
+        let listeners = setup.listen.iter().map(|address| ListenerSpec {
+            address: *address,
+            server,
+            timeouts: setup.timeouts,
+            head: setup.head,
+        });
+        let engine = Engine::start(EngineSpec {
+            workers: setup.workers,
+            listeners: listeners.collect(),
+            plan: Arc::new(build.finish()),
+            blocking: setup.blocking,
+            access: Box::new(std::io::sink()),
+        })?;
+        Ok(Self { engine: Some(engine), probe, files })
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        self.engine.as_ref().expect("it was not drained")
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.engine().addresses()[0]
+    }
+
+    #[track_caller]
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(self.address())
+    }
+
+    /// Waits until so many connections are open.
+    #[track_caller]
+    pub(crate) fn await_connections(&self, count: usize) {
+        let end = std::time::Instant::now() + super::PATIENCE;
+        while self.engine().connections() != count {
+            assert!(std::time::Instant::now() < end, "{} connections, not {count}", self.engine().connections());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Drains the engine on a thread of its own.
+    pub(crate) fn drain(&mut self, grace: Duration) -> std::thread::JoinHandle<()> {
+        let engine = self.engine.take().expect("drained once");
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+            runtime.block_on(engine.drain(grace));
+        })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Blocking jobs would outlast the test otherwise.
+        self.probe.release_blocking();
+        drop(self.engine.take());
+        // What is left behind lies in the build's own folder.
+        let _ = std::fs::remove_dir_all(&self.files);
+    }
+}
