@@ -3,19 +3,24 @@
 use causeway_config::caddyfile::Directives;
 use causeway_pipeline::Registry;
 
-/// Directives whose syntax is known, with the handler module that they turn into.
-const NEEDS: &[(&str, &str)] = &[
-    ("basic_auth", "authentication"),
-    ("basicauth", "authentication"),
-    ("handle_path", "rewrite"),
-    ("invoke", "invoke"),
-    ("map", "map"),
-    ("method", "rewrite"),
-    ("request_body", "request_body"),
-    ("request_header", "headers"),
-    ("rewrite", "rewrite"),
-    ("try_files", "rewrite"),
-    ("uri", "rewrite"),
+/// Directives whose syntax is known, with the module that they turn into; `None` where what they say to a module is not
+/// understood by it.
+const NEEDS: &[(&str, Option<&str>)] = &[
+    ("basic_auth", Some("http.handlers.authentication")),
+    ("basicauth", Some("http.handlers.authentication")),
+    // A variable that file_server would have to look at; only the file system itself is served.
+    ("fs", None),
+    ("handle_path", Some("http.handlers.rewrite")),
+    ("invoke", Some("http.handlers.invoke")),
+    // A variable with a list of loggers; there is one access log.
+    ("log_name", None),
+    ("map", Some("http.handlers.map")),
+    ("method", Some("http.handlers.rewrite")),
+    ("request_body", Some("http.handlers.request_body")),
+    ("request_header", Some("http.handlers.headers")),
+    ("rewrite", Some("http.handlers.rewrite")),
+    ("try_files", Some("http.matchers.file")),
+    ("uri", Some("http.handlers.rewrite")),
 ];
 
 /// All built-in modules.
@@ -30,8 +35,8 @@ pub fn registry() -> Registry {
 pub fn directives(registry: &Registry) -> Directives {
     let mut directives = Directives::standard();
     let modules = registry.modules();
-    for (directive, handler) in NEEDS {
-        if !modules.iter().any(|module| module.strip_prefix("http.handlers.") == Some(handler)) {
+    for (directive, needed) in NEEDS {
+        if !needed.is_some_and(|needed| modules.iter().any(|module| module == needed)) {
             directives.withhold(directive);
         }
     }

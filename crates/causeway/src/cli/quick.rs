@@ -1,4 +1,8 @@
 //! `file-server` and `respond`: a server without a configuration file, as Caddy's commands of these names.
+//!
+//! - `answer_template`: the few variables that `respond` puts into its body
+
+mod answer_template;
 
 use std::io::{IsTerminal as _, Read as _};
 use std::path::PathBuf;
@@ -8,22 +12,33 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::compile;
-use super::serve::{ServeFlags, Site, serve_loaded};
+use super::serve::{ServeFlags, Site, serve};
+use super::source::literal;
+use answer_template::Numbered;
 
 #[derive(Args)]
 pub(crate) struct FileServer {
-    /// Serve only this host name
+    /// Serve only this host name, in the clear: needs --listen too, because this version does not speak TLS
     #[arg(short, long, value_name = "NAME")]
     domain: Option<String>,
     /// The folder; by default the working one
     #[arg(short, long, value_name = "FOLDER")]
     root: Option<PathBuf>,
-    /// Where to listen
-    #[arg(short, long, value_name = "ADDRESS", default_value = ":80")]
-    listen: String,
+    /// Where to listen; by default `:80`
+    #[arg(short, long, value_name = "ADDRESS")]
+    listen: Option<String>,
     /// List folders that have no index file
     #[arg(short, long)]
     browse: bool,
+    /// Show in listings where symbolic links lead
+    #[arg(long, requires = "browse")]
+    reveal_symlinks: bool,
+    /// Entries that a listing shows at most
+    #[arg(short, long, value_name = "N", requires = "browse", value_parser = clap::value_parser!(u32).range(1..))]
+    file_limit: Option<u32>,
+    /// Compress nothing; accepted because this version never does
+    #[arg(long)]
+    no_compress: bool,
     /// Print a line for every request
     #[arg(short, long)]
     access_log: bool,
@@ -33,19 +48,19 @@ pub(crate) struct FileServer {
 
 #[derive(Args)]
 pub(crate) struct Respond {
-    /// The status (three digits), or the body
+    /// The status (three digits), or the body; --status and --body go before it
     #[arg(value_name = "STATUS|BODY")]
     answer: Option<String>,
     /// The status
-    #[arg(short, long, value_name = "CODE")]
+    #[arg(short, long, value_name = "CODE", value_parser = clap::value_parser!(u16).range(100..=999))]
     status: Option<u16>,
     /// A field of the answer, as in "Name: value"; may be repeated
     #[arg(short = 'H', long, value_name = "FIELD")]
     header: Vec<String>,
-    /// The body; by default what comes by way of a pipe
+    /// The body, by default what comes by way of a pipe; knows {{.N}}, {{.Port}} and {{.Address}}
     #[arg(short, long)]
     body: Option<String>,
-    /// Where to listen
+    /// Where to listen; a range of ports starts a server for each
     #[arg(short, long, value_name = "ADDRESS", default_value = ":0")]
     listen: String,
     /// Print a line for every request
@@ -58,21 +73,37 @@ pub(crate) struct Respond {
 impl FileServer {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let root = self.root.clone().unwrap_or_else(|| PathBuf::from("."));
-        let folder = std::fs::metadata(&root).with_context(|| format!("the folder {}", root.display()))?;
+        let folder = std::fs::metadata(&root).with_context(|| format!("--root {}", root.display()))?;
         if !folder.is_dir() {
-            bail!("{} is no folder", root.display());
+            bail!("--root {}: found a file, expected a folder", root.display());
         }
-        let Some(root) = root.to_str() else { bail!("{} is not UTF-8, which a root must be", root.display()) };
+        let Some(root) = root.to_str() else { bail!("--root {}: expected a name in UTF-8", root.display()) };
+        let listen = match (&self.listen, &self.domain) {
+            (Some(listen), _) => listen,
+            // Caddy would take the HTTPS port here; never served in the clear unless that was asked for.
+            (None, Some(domain)) => {
+                bail!("--domain {domain} needs TLS, which this version does not speak: add --listen :80")
+            }
+            (None, None) => ":80",
+        };
         let mut handler = json!({ "handler": "file_server", "root": literal(root) });
         if self.browse {
-            handler["browse"] = json!({});
+            let mut browse = json!({});
+            if self.reveal_symlinks {
+                browse["reveal_symlinks"] = json!(true);
+            }
+            if let Some(limit) = self.file_limit {
+                browse["file_limit"] = json!(limit);
+            }
+            handler["browse"] = browse;
         }
         let mut route = json!({ "handle": [handler] });
         if let Some(domain) = &self.domain {
             route["match"] = json!([{ "host": [domain] }]);
         }
-        let config = config(&self.listen, route, self.access_log);
-        serve_loaded(compile(&config)?, root, Site::Configured, &self.serve)
+        let loaded = compile(&config([server(listen, route, self.access_log)]))
+            .with_context(|| format!("file-server --listen {listen}"))?;
+        serve(loaded, root, Site::Flags, self.serve.verbosity(), &self.serve)
     }
 }
 
@@ -80,11 +111,10 @@ impl Respond {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let (mut status, mut body) = (self.status, self.body.clone());
         if let Some(answer) = &self.answer {
-            // Caddy's rule: three digits are a status, unless one was given already.
+            // Caddy's rule: three digits are a status unless one was given already, anything else is the body.
             match answer.parse::<u16>() {
-                Ok(code) if answer.len() == 3 && status.is_none() => status = Some(code),
-                _ if body.is_none() => body = Some(answer.clone()),
-                _ => bail!("the body is given twice: '{answer}' and --body"),
+                Ok(code @ 100..) if answer.len() == 3 && status.is_none() => status = Some(code),
+                _ => body = body.or_else(|| Some(answer.clone())),
             }
         }
         if body.is_none() && !std::io::stdin().is_terminal() {
@@ -96,14 +126,19 @@ impl Respond {
         if let Some(status) = status {
             handler["status_code"] = json!(status);
         }
-        if let Some(body) = &body {
-            handler["body"] = json!(body);
-        }
         if !self.header.is_empty() {
             handler["headers"] = Value::Object(fields(&self.header)?);
         }
-        let config = config(&self.listen, json!({ "handle": [handler] }), self.access_log);
-        serve_loaded(compile(&config)?, "one answer", Site::Configured, &self.serve)
+        let mut servers = Vec::new();
+        for numbered in Numbered::all(&self.listen) {
+            let mut handler = handler.clone();
+            if let Some(body) = &body {
+                handler["body"] = json!(numbered.fill(body)?);
+            }
+            servers.push(server(&numbered.address, json!({ "handle": [handler] }), self.access_log));
+        }
+        let loaded = compile(&config(servers)).with_context(|| format!("respond --listen {}", self.listen))?;
+        serve(loaded, "one answer", Site::Answer, self.serve.verbosity(), &self.serve)
     }
 }
 
@@ -111,7 +146,7 @@ fn fields(written: &[String]) -> anyhow::Result<Map<String, Value>> {
     let mut fields = Map::new();
     for field in written {
         let Some((name, value)) = field.split_once(':') else {
-            bail!("--header '{field}': expected \"Name: value\"");
+            bail!("--header: found '{field}', expected \"Name: value\"");
         };
         let values = fields.entry(name.trim()).or_insert_with(|| json!([]));
         if let Value::Array(values) = values {
@@ -122,15 +157,16 @@ fn fields(written: &[String]) -> anyhow::Result<Map<String, Value>> {
 }
 
 /// One server with one route. Named hosts are served in the clear here: whoever uses these commands asked for just that.
-fn config(listen: &str, route: Value, access_log: bool) -> Value {
+fn server(listen: &str, route: Value, access_log: bool) -> Value {
     let mut server = json!({ "listen": [listen], "routes": [route], "automatic_https": { "disable": true } });
     if access_log {
         server["logs"] = json!({});
     }
-    json!({ "admin": { "disabled": true }, "apps": { "http": { "servers": { "static": server } } } })
+    server
 }
 
-/// A path is text, even where it holds what would be a placeholder.
-fn literal(path: &str) -> String {
-    path.replace('\\', "\\\\").replace('{', "\\{")
+/// The servers under Caddy's names for them.
+fn config(servers: impl IntoIterator<Item = Value>) -> Value {
+    let named = servers.into_iter().enumerate().map(|(index, server)| (format!("static{index}"), server));
+    json!({ "admin": { "disabled": true }, "apps": { "http": { "servers": Map::from_iter(named) } } })
 }

@@ -1,16 +1,20 @@
-//! From a configuration to a running server and its end.
+//! From a compiled configuration to a running server and its end.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use causeway_config::plan::Loaded;
 use causeway_engine::{BlockingSpec, Engine, EngineSpec, StartError};
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::source::Source;
+use super::say;
+
+/// The exit status when a second signal ends what the first let finish; Caddy's number.
+const FORCED: i32 = 2;
 
 /// How the server runs, whatever it serves.
 #[derive(Args)]
@@ -21,29 +25,49 @@ pub(crate) struct ServeFlags {
     /// How long requests under way may take to end when the server is stopped, in seconds
     #[arg(long, value_name = "SECONDS")]
     grace: Option<u64>,
+    /// Write the process id to this file while the server runs
+    #[arg(long, value_name = "FILE")]
+    pidfile: Option<PathBuf>,
     /// Also print what is only of use when something is wrong
     #[arg(short = 'v', long)]
     debug: bool,
 }
 
-/// What the first line says is served.
+impl ServeFlags {
+    pub(crate) fn verbosity(&self) -> Verbosity {
+        if self.debug { Verbosity::Debug } else { Verbosity::Normal }
+    }
+}
+
+/// How much the server says.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Verbosity {
+    Normal,
+    Debug,
+}
+
+/// What is served, as far as the first lines differ by it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Site {
     /// The embedded one.
     Welcome,
-    /// The operator's own.
+    /// The operator's own, from a configuration.
     Configured,
+    /// What the flags of `file-server` say.
+    Flags,
+    /// What the flags of `respond` say; like Caddy's it prints its addresses for programs too.
+    Answer,
 }
 
-/// Serves until a signal ends it.
-pub(crate) fn serve(source: &Source, site: Site, flags: &ServeFlags) -> anyhow::Result<()> {
-    let (_, loaded) = source.load()?;
-    serve_loaded(loaded, &source.name, site, flags)
-}
-
-/// Serves what was compiled already, under the name that messages give it.
-pub(crate) fn serve_loaded(loaded: Loaded, name: &str, site: Site, flags: &ServeFlags) -> anyhow::Result<()> {
-    log_to_stderr(flags.debug);
+/// Serves, under the name that messages give it, until a signal ends it.
+pub(crate) fn serve(
+    loaded: Loaded,
+    name: &str,
+    site: Site,
+    verbosity: Verbosity,
+    flags: &ServeFlags,
+) -> anyhow::Result<()> {
+    log_to_stderr(verbosity);
     raise_descriptor_limit();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = flags.workers.map_or(cores, usize::from);
@@ -51,8 +75,7 @@ pub(crate) fn serve_loaded(loaded: Loaded, name: &str, site: Site, flags: &Serve
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     runtime.block_on(async {
         // Before the first line is out, so that whoever waits for it may signal at once.
-        let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
-        let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+        let mut signals = Signals::new()?;
         let spec = EngineSpec {
             workers,
             listeners: loaded.listeners,
@@ -60,42 +83,89 @@ pub(crate) fn serve_loaded(loaded: Loaded, name: &str, site: Site, flags: &Serve
             blocking: BlockingSpec::default(),
             access: Box::new(std::io::stderr()),
         };
-        let engine = Engine::start(spec).map_err(|error| explain(error, site))?;
-        eprintln!("{}", first_line(name, site, engine.addresses(), workers));
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+        let engine = Engine::start(spec).map_err(|error| explain(error, name, site))?;
+        // Only now: a start that fails leaves no file, nor overwrites that of a server that runs.
+        let pidfile = flags.pidfile.as_deref().map(PidFile::write).transpose()?;
+        say::note(&first_line(name, site, engine.addresses(), workers));
+        if site == Site::Answer {
+            let lines: Vec<_> = engine.addresses().iter().map(|address| format!("Server address: {address}")).collect();
+            say::print(&lines.join("\n"))?;
         }
-        eprintln!("Stopping: requests under way have {} s to end; a second signal ends them at once", grace.as_secs());
+        signals.end().await;
+        say::note(&format!("Stopping: requests have {} s to end; a second signal ends them at once", grace.as_secs()));
         tokio::select! {
             () = engine.drain(grace) => Ok(()),
-            _ = interrupt.recv() => std::process::exit(1),
-            _ = terminate.recv() => std::process::exit(1),
+            () = signals.end() => {
+                drop(pidfile);
+                std::process::exit(FORCED)
+            }
         }
     })
 }
 
-fn explain(error: StartError, site: Site) -> anyhow::Error {
-    let taken = matches!(&error, StartError::Bind(bind) if bind.error.kind() == std::io::ErrorKind::AddrInUse);
-    if taken && site == Site::Welcome {
-        anyhow::anyhow!("{error}; choose another with --listen, as in `causeway run --listen :8081`")
-    } else {
-        error.into()
+/// The signals that end a server.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("listening for signals");
+        // A terminal that closes sends this to what was left running; once listened for, it ends nothing, as in Caddy.
+        drop(listen(SignalKind::hangup())?);
+        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
     }
+
+    /// Until the next one comes.
+    async fn end(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// A file with our process id; gone when this is dropped.
+struct PidFile<'p>(&'p Path);
+
+impl<'p> PidFile<'p> {
+    fn write(path: &'p Path) -> anyhow::Result<Self> {
+        std::fs::write(path, format!("{}\n", std::process::id()))
+            .with_context(|| format!("{}: writing the process id", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for PidFile<'_> {
+    fn drop(&mut self) {
+        // Someone may have removed it already.
+        let _ = std::fs::remove_file(self.0);
+    }
+}
+
+fn explain(error: StartError, name: &str, site: Site) -> anyhow::Error {
+    let taken = matches!(&error, StartError::Bind(bind) if bind.error.kind() == std::io::ErrorKind::AddrInUse);
+    let command = match site {
+        Site::Configured => return anyhow!("{name}: {error}"),
+        Site::Welcome => "run",
+        Site::Flags => "file-server",
+        Site::Answer => "respond",
+    };
+    if !taken {
+        return error.into();
+    }
+    anyhow!("{error}; choose another with --listen, as in `causeway {command} --listen :8081`")
 }
 
 fn first_line(name: &str, site: Site, addresses: &[SocketAddr], workers: usize) -> String {
     let urls: Vec<_> = addresses.iter().map(url).collect();
     let urls = if urls.is_empty() { "nothing: it names no site".to_owned() } else { urls.join(", ") };
-    match site {
-        Site::Welcome => {
-            format!("Causeway serves the welcome site on {urls}; write a Caddyfile here to serve your own")
-        }
-        Site::Configured => {
-            let threads = if workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") };
-            format!("Causeway serves {name} on {urls} with {threads}")
-        }
+    if site == Site::Welcome {
+        return format!("Causeway serves the welcome site on {urls}; write a Caddyfile here to serve your own");
     }
+    let threads = if workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") };
+    format!("Causeway serves {name} on {urls} with {threads}")
 }
 
 /// An address that a person can open: the wildcard is reached by way of localhost.
@@ -109,8 +179,11 @@ fn url(address: &SocketAddr) -> String {
     format!("http://{host}{port}")
 }
 
-fn log_to_stderr(debug: bool) {
-    let level = if debug { tracing::Level::DEBUG } else { tracing::Level::INFO };
+fn log_to_stderr(verbosity: Verbosity) {
+    let level = match verbosity {
+        Verbosity::Debug => tracing::Level::DEBUG,
+        Verbosity::Normal => tracing::Level::INFO,
+    };
     // Fails only when a subscriber is there already, as in a program that embeds us.
     let _ = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level).with_target(false).try_init();
 }

@@ -1,0 +1,131 @@
+//! The variables that `{$NAME}` in a Caddyfile stands for: those of the process, then those of `--envfile`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+
+/// Variables from files; the process's own go before them, as in Caddy.
+#[derive(Debug, Default)]
+pub(super) struct Environment(BTreeMap<String, String>);
+
+impl Environment {
+    /// Reads the files in order; where two name a variable, the first wins, as in Caddy.
+    pub(super) fn read(files: &[PathBuf]) -> anyhow::Result<Self> {
+        let mut all = BTreeMap::new();
+        for file in files {
+            let text = std::fs::read_to_string(file)
+                .with_context(|| format!("{}: reading the environment file", file.display()))?;
+            for (name, value) in parse(&text).with_context(|| file.display().to_string())? {
+                all.entry(name).or_insert(value);
+            }
+        }
+        Ok(Self(all))
+    }
+
+    /// A variable's value.
+    pub(super) fn get(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok().or_else(|| self.0.get(name).cloned())
+    }
+}
+
+/// `--environ`: what this process sees.
+pub(super) fn print() -> anyhow::Result<()> {
+    let mut lines = vec![format!("causeway.Version=v{}", env!("CARGO_PKG_VERSION"))];
+    if let Ok(folder) = std::env::current_dir() {
+        lines.push(format!("os.Getwd={}", folder.display()));
+    }
+    lines.push(String::new());
+    let mut variables: Vec<_> = std::env::vars_os().collect();
+    variables.sort_unstable();
+    for (name, value) in variables {
+        lines.push(format!("{}={}", name.display(), value.display()));
+    }
+    super::say::print(&lines.join("\n"))
+}
+
+/// Caddy's rules: `NAME=value` a line, `export ` in front and `#` comments allowed, values in quotes may go over lines.
+fn parse(text: &str) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut variables = BTreeMap::new();
+    let mut lines = text.lines().enumerate();
+    while let Some((index, line)) = lines.next() {
+        let (number, line) = (index + 1, line.trim());
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let Some((name, value)) = line.split_once('=') else {
+            bail!("line {number}: found '{line}', expected NAME=value");
+        };
+        let name = name.strip_prefix("export ").unwrap_or(name);
+        if name.is_empty() || name.contains(char::is_whitespace) {
+            bail!("line {number}: found '{name}', expected a name without spaces before '='");
+        }
+        if value.starts_with([' ', '\t']) {
+            bail!("line {number}: found a space after '=', expected the value of {name}");
+        }
+        let value = match value.chars().next() {
+            Some(quote @ ('"' | '\'')) => {
+                let rest = &mut lines;
+                quoted(&value[1..], quote, rest.map(|(_, line)| line))
+                    .with_context(|| format!("line {number}: the value of {name} has no closing {quote}"))?
+            }
+            _ => value.split('#').next().unwrap_or_default().trim_end().to_owned(),
+        };
+        variables.insert(name.to_owned(), value);
+    }
+    Ok(variables)
+}
+
+/// A value up to its closing quote, over as many lines as it takes; a backslash before the quote keeps it.
+fn quoted<'t>(first: &'t str, quote: char, rest: impl Iterator<Item = &'t str>) -> Option<String> {
+    let mut value = String::new();
+    for (index, line) in std::iter::once(first).chain(rest).enumerate() {
+        if index > 0 {
+            value.push('\n');
+        }
+        let mut chars = line.chars().peekable();
+        while let Some(char) = chars.next() {
+            match char {
+                '\\' if chars.peek() == Some(&quote) => value.extend(chars.next()),
+                // What follows the closing quote is a comment at best.
+                _ if char == quote => return Some(value),
+                _ => value.push(char),
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn variables_of_a_file() {
+        for (text, want) in [
+            ("A=1\nB=two words\n", &[("A", "1"), ("B", "two words")][..]),
+            ("# note\n\n  export A=1 # of one\n", &[("A", "1")]),
+            ("A=\nB=a=b", &[("A", ""), ("B", "a=b")]),
+            ("A=\"x # y\"\nB='it'", &[("A", "x # y"), ("B", "it")]),
+            ("A=\"one\ntwo \\\"2\\\"\"\nB=3", &[("A", "one\ntwo \"2\""), ("B", "3")]),
+        ] {
+            let got = parse(text).unwrap_or_else(|error| panic!("{text:?}: {error:#}"));
+            let got: Vec<_> = got.iter().map(|(name, value)| (&**name, &**value)).collect();
+            assert_eq!(got, want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn mistakes_name_their_line() {
+        for (text, want) in [
+            ("A=1\nB\n", "line 2: found 'B', expected NAME=value"),
+            ("=1", "line 1: found '', expected a name without spaces before '='"),
+            ("A B=1", "line 1: found 'A B', expected a name without spaces before '='"),
+            ("\nA= 1", "line 2: found a space after '=', expected the value of A"),
+            ("A=\"1\nB=2", "line 1: the value of A has no closing \""),
+        ] {
+            let got = parse(text).map_err(|error| format!("{error:#}"));
+            assert_eq!(got.err().as_deref(), Some(want), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! `adapt`, `validate`, `version` and help: commands that print and end.
+
+use std::process::Output;
+
+use serde_json::{Value, json};
+
+use crate::process::Folder;
+
+/// Every directive that is built, with the matchers and options that are.
+const EVERYTHING: &str = "\
+{
+	admin off
+	grace_period 5s
+	servers {
+		timeouts {
+			read_header 5s
+			read_body 30s
+			write 30s
+			idle 2m
+		}
+		max_header_size 16KiB
+	}
+}
+http://localhost:8080, http://127.0.0.1:8081 {
+	bind 127.0.0.1
+	root /srv/www
+	vars greeting hello
+	log_skip /health
+	header X-Served-By causeway
+	redir /old /new permanent
+	method @post GET
+	@post {
+		method POST
+		path /form
+		host localhost
+		header X-A *
+		query a=b
+		not path /x
+	}
+	rewrite /a /b
+	uri /api/* strip_prefix /api
+	request_header -Cookie
+	handle /h/* {
+		respond {vars.greeting}
+	}
+	handle_path /p/* {
+		respond {path}
+	}
+	route /r {
+		error 418
+	}
+	abort /gone
+	error /broken broken 500
+	respond /health 200
+	file_server {
+		hide .*
+		index index.html
+		browse
+	}
+	handle_errors {
+		respond \"{err.status_code}\"
+	}
+}
+";
+
+#[track_caller]
+fn stdout(output: Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn json_on_one_line_or_for_people() {
+    let folder = Folder::with(&[("Caddyfile", ":8080\nrespond hi\n")]);
+    let want = json!({ "apps": { "http": { "servers": { "srv0": {
+        "listen": [":8080"], "routes": [{ "handle": [{ "handler": "static_response", "body": "hi" }] }],
+    } } } } });
+    for (arguments, lines) in [
+        (&["adapt"][..], 1),
+        (&["adapt", "--config", "Caddyfile", "--adapter", "caddyfile", "--validate"], 1),
+        (&["adapt", "--pretty"], 23),
+        (&["adapt", "-p", "-c", "Caddyfile"], 23),
+    ] {
+        let text = stdout(folder.output(arguments));
+        assert_eq!((serde_json::from_str::<Value>(&text).unwrap(), text.lines().count()), (want.clone(), lines));
+    }
+    let text = stdout(folder.output_of(&["adapt", "-c", "-", "-a", "caddyfile"], ":8080\nrespond hi\n"));
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), want);
+}
+
+#[test]
+fn everything_that_is_built() {
+    let folder = Folder::with(&[("Caddyfile", EVERYTHING)]);
+    let json: Value = serde_json::from_str(&stdout(folder.output(&["adapt", "--validate"]))).unwrap();
+    let server = &json["apps"]["http"]["servers"]["srv0"];
+    assert_eq!(server["idle_timeout"], 120_000_000_000_u64);
+    assert_eq!(stdout(folder.output(&["validate"])), "Caddyfile is valid\n");
+    // What adapt printed is a configuration itself.
+    folder.write("config.json", json.to_string());
+    assert_eq!(stdout(folder.output(&["validate", "--config", "config.json"])), "config.json is valid\n");
+}
+
+/// `adapt` knows the syntax of more than can be served; with `--validate` it says so.
+#[test]
+fn syntax_is_one_thing_serving_another() {
+    let folder = Folder::with(&[("Caddyfile", ":8080\nmap {path} {x} {\n\tdefault a\n}\nrespond {x}\n")]);
+    let json: Value = serde_json::from_str(&stdout(folder.output(&["adapt"]))).unwrap();
+    assert_eq!(json["apps"]["http"]["servers"]["srv0"]["routes"][0]["handle"][0]["handler"], "map");
+    for arguments in [&["adapt", "--validate"][..], &["validate"], &["run"]] {
+        let refused = folder.output(arguments);
+        assert_eq!(refused.status.code(), Some(1));
+        assert_eq!(refused.stdout, b"");
+        let want = "Error: Caddyfile:2:1: directive 'map' is not built into this version\n";
+        assert_eq!(String::from_utf8_lossy(&refused.stderr), want, "{arguments:?}");
+    }
+}
+
+/// Where Caddy words a mistake differently, its wording is the second line; `validate` and `run` print the first alone.
+#[test]
+fn mistakes_in_caddys_words_too() {
+    let folder = Folder::with(&[("Caddyfile", ":8080 {\n\trespnd hi\n}\n")]);
+    let line = "Error: Caddyfile:2:2: unrecognized directive: respnd (did you mean \"respond\"?); expected a directive\n";
+    let adapt = folder.output(&["adapt"]);
+    let both = format!("{line}Caddyfile:2: unrecognized directive: respnd\n");
+    assert_eq!((adapt.status.code(), &*String::from_utf8_lossy(&adapt.stderr)), (Some(1), &*both));
+    assert_eq!(String::from_utf8_lossy(&folder.output(&["validate"]).stderr), line);
+}
+
+#[test]
+fn warnings_do_not_refuse() {
+    let folder = Folder::with(&[("Caddyfile", ":8080\nskip_log\nrespond hi\n")]);
+    let output = folder.output(&["validate"]);
+    let want = "Warning: Caddyfile:2:1: the 'skip_log' directive is deprecated, use 'log_skip' instead\n";
+    assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stderr)), (Some(0), want));
+}
+
+#[test]
+fn variables_from_a_file() {
+    let folder = Folder::with(&[("Caddyfile", ":{$PORT}\nrespond hi\n"), ("env", "PORT=8099\n")]);
+    for arguments in [&["adapt", "--envfile", "env"][..], &["validate", "--envfile", "env"]] {
+        let mut command = folder.command(arguments);
+        let output = command.env_remove("PORT").output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(arguments[0] != "adapt" || String::from_utf8_lossy(&output.stdout).contains("[\":8099\"]"));
+    }
+}
+
+#[test]
+fn version_and_help() {
+    let folder = Folder::new();
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(stdout(folder.output(&["version"])), format!("causeway v{version}\n"));
+    assert_eq!(stdout(folder.output(&["--version"])), format!("causeway {version}\n"));
+    for arguments in [&[][..], &["--help"], &["help"], &["-h"]] {
+        let text = stdout(folder.output(arguments));
+        for command in ["run", "file-server", "respond", "adapt", "validate", "version"] {
+            assert!(text.lines().any(|line| line.trim_start().starts_with(command)), "{arguments:?}: {command}");
+        }
+    }
+    for (arguments, flag) in
+        [(&["help", "run"][..], "--envfile"), (&["file-server", "--help"], "--browse"), (&["respond", "-h"], "--header")]
+    {
+        assert!(stdout(folder.output(arguments)).contains(flag), "{arguments:?}");
+    }
+}

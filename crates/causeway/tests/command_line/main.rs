@@ -1,0 +1,17 @@
+//! The command line as its users meet it: the built binary, real files, real connections on loopback.
+//!
+//! - `process`: a folder, a process in it, what it prints and how it ends
+//! - `client`: one request, one answer
+//! - `run`, `quick`, `adapt`: the commands
+//! - `signals`: how a server ends
+//! - `mistakes`: what the operator is told
+//! - `examples`: every Caddyfile under `examples/`
+
+mod adapt;
+mod client;
+mod examples;
+mod mistakes;
+mod process;
+mod quick;
+mod run;
+mod signals;

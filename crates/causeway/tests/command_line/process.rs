@@ -1,0 +1,209 @@
+//! A folder of its own for every test, and processes of the built binary that never outlive it.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Nothing here takes a tenth of this; beyond, a test fails instead of hanging.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An empty folder, removed at the end.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// A folder with files in it.
+    pub(crate) fn with(files: &[(&str, &str)]) -> Self {
+        let folder = Self::new();
+        for (name, text) in files {
+            folder.write(name, text);
+        }
+        folder
+    }
+
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// `causeway` with arguments, at home here, with nothing on standard input.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_causeway"));
+        command.args(arguments).current_dir(&self.0).env("HOME", &self.0).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command that ends by itself.
+    #[track_caller]
+    pub(crate) fn output(&self, arguments: &[&str]) -> Output {
+        finish(self.command(arguments))
+    }
+
+    /// Runs a command that ends by itself, with text on standard input.
+    #[track_caller]
+    pub(crate) fn output_of(&self, arguments: &[&str], input: &str) -> Output {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        collect(child)
+    }
+
+    /// Starts a server and waits until it says where it serves.
+    #[track_caller]
+    pub(crate) fn start(&self, arguments: &[&str]) -> Server {
+        Server::start(self.command(arguments))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[track_caller]
+fn finish(mut command: Command) -> Output {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    collect(command.spawn().unwrap())
+}
+
+/// Waits for the end, though not for ever: what was expected to end may serve instead.
+#[track_caller]
+fn collect(mut child: Child) -> Output {
+    let begun = Instant::now();
+    let (mut stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    // Both are read while it runs, so that a full pipe stops nobody.
+    let readers = [
+        std::thread::spawn(move || {
+            let mut octets = Vec::new();
+            stdout.read_to_end(&mut octets).map(|_| octets)
+        }),
+        std::thread::spawn(move || {
+            let mut octets = Vec::new();
+            stderr.read_to_end(&mut octets).map(|_| octets)
+        }),
+    ];
+    let status = wait(&mut child, begun);
+    let [stdout, stderr] = readers.map(|reader| reader.join().unwrap().unwrap());
+    match status {
+        Some(status) => Output { status, stdout, stderr },
+        None => panic!("it runs on; it printed: {}", String::from_utf8_lossy(&stderr)),
+    }
+}
+
+/// `None` when it had to be killed.
+fn wait(child: &mut Child, begun: Instant) -> Option<ExitStatus> {
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return Some(status);
+        }
+        if begun.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A running server; killed when dropped.
+pub(crate) struct Server {
+    child: Child,
+    lines: Receiver<String>,
+    /// The first line that it printed.
+    pub(crate) first_line: String,
+    /// The ports that the first line names, in its order.
+    pub(crate) ports: Vec<u16>,
+}
+
+impl Server {
+    #[track_caller]
+    pub(crate) fn start(mut command: Command) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (sender, lines) = channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        std::thread::spawn(move || {
+            for line in stderr.lines() {
+                // Whoever has dropped the server reads no more.
+                let _ = sender.send(line.unwrap());
+            }
+        });
+        let mut server = Self { child, lines, first_line: String::new(), ports: Vec::new() };
+        server.first_line = server.line_with("Causeway serves ");
+        let urls = server.first_line.split("http://").skip(1);
+        let ports = urls.map(|url| {
+            let address = url.split([' ', ',', ';']).next().unwrap();
+            address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(80)
+        });
+        server.ports = ports.collect();
+        server
+    }
+
+    /// The port that the kernel chose.
+    pub(crate) fn port(&self) -> u16 {
+        self.ports[0]
+    }
+
+    /// The next line on standard error that holds `words`.
+    #[track_caller]
+    pub(crate) fn line_with(&mut self, words: &str) -> String {
+        let mut passed = Vec::new();
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) if line.contains(words) => return line,
+                Ok(line) => passed.push(line),
+                Err(error) => panic!("no line with '{words}' ({error}); it printed {passed:?}"),
+            }
+        }
+    }
+
+    /// The next line on standard error.
+    #[track_caller]
+    pub(crate) fn next_line(&mut self) -> String {
+        self.line_with("")
+    }
+
+    /// Standard output up to the end of its first `count` lines.
+    pub(crate) fn printed(&mut self, count: usize) -> Vec<String> {
+        let stdout = BufReader::new(self.child.stdout.take().unwrap());
+        stdout.lines().take(count).map(Result::unwrap).collect()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// How it ended; fails when it does not.
+    #[track_caller]
+    pub(crate) fn status(mut self) -> ExitStatus {
+        let status = wait(&mut self.child, Instant::now());
+        status.expect("it runs on")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,197 @@
+//! `file-server` and `respond`.
+
+use std::io::Write as _;
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::Stdio;
+
+use rustix::process::Signal;
+
+use crate::client::{get, send};
+use crate::process::{Folder, Server};
+
+/// Two files, a folder with an index, one without, and a link.
+fn site() -> Folder {
+    let folder = Folder::with(&[
+        ("site/hello.txt", "hello\n"),
+        ("site/notes/index.html", "<p>notes"),
+        ("site/pictures/one.txt", "1"),
+        ("site/pictures/two.txt", "2"),
+    ]);
+    std::os::unix::fs::symlink("one.txt", folder.path("site/pictures/alias")).unwrap();
+    folder
+}
+
+#[test]
+fn files_of_a_root() {
+    let folder = site();
+    let server = folder.start(&["file-server", "--root", "site", "--listen", "127.0.0.1:0"]);
+    assert!(server.first_line.starts_with("Causeway serves site on http://127.0.0.1:"), "{}", server.first_line);
+    for (path, status, body) in [
+        ("/hello.txt", 200, "hello\n"),
+        ("/notes/", 200, "<p>notes"),
+        ("/notes", 308, ""),
+        ("/pictures/", 404, ""),
+        ("/nope", 404, ""),
+        ("/../Caddyfile", 404, ""),
+    ] {
+        let answer = get(server.port(), path);
+        assert_eq!((answer.status, &*answer.body), (status, body), "{path}");
+    }
+    let answer = get(server.port(), "/hello.txt");
+    assert_eq!(answer.field("Content-Type").as_deref(), Some("text/plain; charset=utf-8"));
+}
+
+#[test]
+fn by_default_the_working_folder() {
+    let folder = Folder::with(&[("a.txt", "a")]);
+    let server = folder.start(&["file-server", "-l", "127.0.0.1:0", "--no-compress"]);
+    assert_eq!(get(server.port(), "/a.txt").body, "a");
+}
+
+/// What would be a placeholder or an escape elsewhere is the folder's name here.
+#[test]
+fn a_root_is_taken_as_it_is() {
+    for name in ["{http.request.host}", "back\\slash", "\\{both\\}"] {
+        let folder = Folder::with(&[(&format!("{name}/a.txt"), "a")]);
+        let server = folder.start(&["file-server", "--root", name, "--listen", "127.0.0.1:0"]);
+        assert_eq!(get(server.port(), "/a.txt").body, "a", "{name}");
+    }
+}
+
+#[test]
+fn listings() {
+    let folder = site();
+    let names = |flags: &[&str]| {
+        let server = folder.start(&[&["file-server", "-r", "site", "-l", "127.0.0.1:0"], flags].concat());
+        let answer = send(server.port(), "GET /pictures/", &["Host: localhost", "Accept: application/json"]);
+        assert_eq!(answer.status, 200, "{flags:?}");
+        let listing: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+        let names = listing.as_array().unwrap().iter().map(|file| file["name"].as_str().unwrap().to_owned());
+        (names.collect::<Vec<_>>(), answer.body.contains("symlink_path"))
+    };
+    assert_eq!(names(&["--browse"]), (vec!["alias".into(), "one.txt".into(), "two.txt".into()], false));
+    assert_eq!(names(&["-b", "--reveal-symlinks"]).0.len(), 3);
+    assert!(names(&["-b", "--reveal-symlinks"]).1, "where the link leads");
+    assert_eq!(names(&["-b", "--file-limit", "2"]).0.len(), 2);
+}
+
+#[test]
+fn one_host_only() {
+    let folder = site();
+    let server = folder.start(&["file-server", "-r", "site", "--domain", "example.com", "-l", "127.0.0.1:0"]);
+    for (host, body) in [("example.com", "hello\n"), ("other.example", "")] {
+        let answer = send(server.port(), "GET /hello.txt", &[&format!("Host: {host}")]);
+        assert_eq!(answer.body, body, "{host}");
+    }
+}
+
+/// The format that docs/commands.md documents: time, level, logger, words, JSON, with tabs between them.
+#[test]
+fn access_log() {
+    for arguments in [
+        &["file-server", "--access-log", "--listen", "127.0.0.1:0"][..],
+        &["respond", "--access-log", "--listen", "127.0.0.1:0", "hello\n"],
+    ] {
+        let folder = Folder::with(&[("a\"b.txt", "hello\n")]);
+        let mut server = folder.start(arguments);
+        send(server.port(), "GET /a%22b.txt?q=\"1\"", &["Host: example.com:8080"]);
+        let line = server.line_with("handled request");
+        let [time, level, logger, words, json] = line.split('\t').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let shape: String = time.chars().map(|char| if char.is_ascii_digit() { '0' } else { char }).collect();
+        assert_eq!(shape, "0000/00/00 00:00:00.000");
+        assert_eq!((level, logger, words), ("INFO", "http.log.access.static0", "handled request"));
+        let record: serde_json::Value = serde_json::from_str(json).unwrap();
+        let request = &record["request"];
+        assert_eq!((&request["remote_ip"], &request["proto"]), (&"127.0.0.1".into(), &"HTTP/1.1".into()));
+        assert_eq!((&request["method"], &request["host"]), (&"GET".into(), &"example.com:8080".into()));
+        assert_eq!(request["uri"], "/a%22b.txt?q=\"1\"");
+        assert!(request["remote_port"].as_str().is_some_and(|port| port.parse::<u16>().is_ok()), "{record}");
+        assert_eq!((&record["status"], &record["size"], &record["bytes_read"]), (&200.into(), &6.into(), &0.into()));
+        assert!(record["duration"].as_f64().is_some_and(|seconds| seconds < 20.0), "{record}");
+    }
+}
+
+/// Without the flag nothing is printed for a request.
+#[test]
+fn no_access_log_unless_asked() {
+    let folder = Folder::new();
+    let mut server = folder.start(&["respond", "--listen", "127.0.0.1:0"]);
+    get(server.port(), "/");
+    server.signal(Signal::TERM);
+    assert!(server.next_line().starts_with("Stopping"), "the next line of all");
+}
+
+#[test]
+fn one_answer() {
+    let folder = Folder::new();
+    for (arguments, status, body) in [
+        (&[][..], 200, ""),
+        (&["hello"], 200, "hello"),
+        (&["404"], 404, ""),
+        (&["40"], 200, "40"),
+        (&["--status", "200", "404"], 200, "404"),
+        (&["--status", "503"], 503, ""),
+        (&["-s", "503", "-b", "later"], 503, "later"),
+        (&["--body", "no", "404"], 404, "no"),
+        (&["--body", "this", "not this"], 200, "this"),
+        (&["{http.request.method} {http.request.uri.path}"], 200, "GET /"),
+    ] {
+        let server = folder.start(&[&["respond", "-l", "127.0.0.1:0"], arguments].concat());
+        let answer = get(server.port(), "/");
+        assert_eq!((answer.status, &*answer.body), (status, body), "{arguments:?}");
+    }
+}
+
+#[test]
+fn fields_of_the_answer() {
+    let folder = Folder::new();
+    let fields = ["-H", "X-A: 1", "--header", "X-A:2", "--header", "Content-Type: text/html"];
+    let server = folder.start(&[&["respond", "-l", "127.0.0.1:0"], &fields[..]].concat());
+    let answer = get(server.port(), "/");
+    assert_eq!(answer.field("X-A").as_deref(), Some("1, 2"));
+    assert_eq!(answer.field("Content-Type").as_deref(), Some("text/html"));
+}
+
+#[test]
+fn a_body_by_way_of_a_pipe() {
+    let folder = Folder::new();
+    for (arguments, status, body) in
+        [(&[][..], 200, "piped\n"), (&["404"], 404, "piped\n"), (&["argument"], 200, "argument")]
+    {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(b"piped\n").unwrap();
+        drop(writer);
+        let mut command = folder.command(&[&["respond", "-l", "127.0.0.1:0"], arguments].concat());
+        command.stdin(Stdio::from(reader));
+        let server = Server::start(command);
+        let answer = get(server.port(), "/");
+        assert_eq!((answer.status, &*answer.body), (status, body), "{arguments:?}");
+    }
+}
+
+/// A range of ports is a server each, and the body says which; their addresses are printed for programs.
+#[test]
+fn a_range_of_ports() {
+    let folder = Folder::new();
+    let first = pair_of_free_ports();
+    let listen = format!("127.0.0.1:{first}-{}", first + 1);
+    let mut server = folder.start(&["respond", "--listen", &listen, "{{.N}} {{.Port}} {{ .Address }}"]);
+    let addresses = [first, first + 1].map(|port| format!("127.0.0.1:{port}"));
+    assert_eq!(server.printed(2), addresses.each_ref().map(|address| format!("Server address: {address}")));
+    for (number, address) in addresses.iter().enumerate() {
+        let port = first + number as u16;
+        assert_eq!(get(port, "/").body, format!("{number} {port} {address}"));
+    }
+}
+
+/// The first of two neighbouring ports on which nobody listens at this moment.
+fn pair_of_free_ports() -> u16 {
+    for _ in 0..100 {
+        let first = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = first.local_addr().unwrap().port();
+        if port < u16::MAX && TcpListener::bind((Ipv4Addr::LOCALHOST, port + 1)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no two neighbouring ports are free");
+}

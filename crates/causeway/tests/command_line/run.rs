@@ -1,0 +1,126 @@
+//! `run`: which configuration it takes, and from where.
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use crate::client::{get, send};
+use crate::process::{Folder, Server};
+
+/// On a port that the kernel chooses.
+const CADDYFILE: &str = ":0 {\n\trespond \"from {$FROM:a Caddyfile}\"\n}\n";
+const JSON: &str = r#"{"apps": {"http": {"servers": {"s": {"listen": ["127.0.0.1:0"],
+    "routes": [{"handle": [{"handler": "static_response", "body": "from JSON"}]}]}}}}}"#;
+
+/// Starts, asks for `/`, compares the body.
+#[track_caller]
+fn check(folder: &Folder, arguments: &[&str], want: &str) {
+    let server = folder.start(arguments);
+    let answer = get(server.port(), "/");
+    assert_eq!((answer.status, &*answer.body), (200, want), "{arguments:?}");
+}
+
+#[test]
+fn without_a_configuration_the_welcome_site() {
+    let folder = Folder::new();
+    let server = folder.start(&["run", "--listen", "127.0.0.1:0"]);
+    assert!(server.first_line.starts_with("Causeway serves the welcome site on http://127.0.0.1:"));
+    let page = get(server.port(), "/");
+    assert_eq!(page.status, 200);
+    assert_eq!(page.field("Content-Type").as_deref(), Some("text/html; charset=utf-8"));
+    // The page reaches the browser as it was written, braces included.
+    assert_eq!(page.body, include_str!("../../src/welcome/index.html"));
+    let missing = get(server.port(), "/nope");
+    assert_eq!((missing.status, &*missing.body), (404, "Not found\n"));
+}
+
+#[test]
+fn the_caddyfile_of_the_working_folder() {
+    check(&Folder::with(&[("Caddyfile", CADDYFILE)]), &["run"], "from a Caddyfile");
+}
+
+#[test]
+fn a_named_configuration() {
+    let folder = Folder::with(&[
+        ("Caddyfile", ":0\nrespond wrong\n"),
+        ("Caddyfile.test", CADDYFILE),
+        ("site.caddyfile", CADDYFILE),
+        ("site.conf", CADDYFILE),
+        ("site.json", JSON),
+        ("Caddyfile.json", JSON),
+    ]);
+    check(&folder, &["run", "--config", "Caddyfile.test"], "from a Caddyfile");
+    check(&folder, &["run", "-c", "site.caddyfile"], "from a Caddyfile");
+    check(&folder, &["run", "--config", "site.conf", "--adapter", "caddyfile"], "from a Caddyfile");
+    check(&folder, &["run", "--config", "site.json"], "from JSON");
+    check(&folder, &["run", "-c", "Caddyfile.json", "-a", "json"], "from JSON");
+}
+
+#[test]
+fn from_standard_input() {
+    let folder = Folder::new();
+    for (arguments, text, want) in [
+        (&["run", "--config", "-", "--adapter", "caddyfile"][..], CADDYFILE, "from a Caddyfile"),
+        (&["run", "--config", "-"], JSON, "from JSON"),
+    ] {
+        // A pipe, filled before anybody reads it: both texts are shorter than any pipe's buffer.
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(text.as_bytes()).unwrap();
+        drop(writer);
+        let mut command = folder.command(arguments);
+        command.stdin(Stdio::from(reader));
+        let server = Server::start(command);
+        assert!(server.first_line.starts_with("Causeway serves standard input on "), "{}", server.first_line);
+        assert_eq!(get(server.port(), "/").body, want);
+    }
+}
+
+#[test]
+fn variables_of_the_process_go_before_those_of_files() {
+    let folder = Folder::with(&[
+        ("Caddyfile", ":0\nrespond \"{$ONE} {$TWO} {$THREE}\"\n"),
+        ("a.env", "ONE=a\nTWO=\"of a\" # first\n"),
+        ("b.env", "export TWO=b\nTHREE=b\n"),
+    ]);
+    let mut command = folder.command(&["run", "--envfile", "a.env", "--envfile", "b.env"]);
+    command.env("ONE", "process").env_remove("TWO").env_remove("THREE");
+    let server = Server::start(command);
+    assert_eq!(get(server.port(), "/").body, "process of a b");
+}
+
+#[test]
+fn environ_prints_what_the_process_sees() {
+    let folder = Folder::with(&[("Caddyfile", CADDYFILE)]);
+    let mut command = folder.command(&["run", "--environ"]);
+    command.env_clear().env("FROM", "here");
+    let mut server = Server::start(command);
+    let want = [
+        format!("causeway.Version=v{}", env!("CARGO_PKG_VERSION")),
+        format!("os.Getwd={}", folder.path("").canonicalize().unwrap().display()),
+        String::new(),
+        "FROM=here".to_owned(),
+    ];
+    assert_eq!(server.printed(want.len()), want);
+    assert_eq!(get(server.port(), "/").body, "from here");
+}
+
+#[test]
+fn workers() {
+    let folder = Folder::with(&[("Caddyfile", CADDYFILE)]);
+    for (count, words) in [("1", " with 1 worker"), ("3", " with 3 workers")] {
+        let server = folder.start(&["run", "--workers", count]);
+        assert!(server.first_line.ends_with(words), "{}", server.first_line);
+        assert_eq!(get(server.port(), "/").status, 200);
+    }
+}
+
+#[test]
+fn debug_by_flag_or_by_global_option() {
+    for (flags, caddyfile) in [(&["run", "-v"][..], CADDYFILE), (&["run"], "{\n\tdebug\n}\n:0\nrespond hi\n")] {
+        let folder = Folder::with(&[("Caddyfile", caddyfile)]);
+        let mut server = folder.start(flags);
+        // The peer's mistakes are told at this level only.
+        let answer = send(server.port(), "GET /", &["Host: localhost", "No colon"]);
+        assert_eq!(answer.status, 400);
+        server.line_with("DEBUG");
+    }
+}

@@ -1,0 +1,121 @@
+//! How a server ends, and what is left of it.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+use rustix::process::Signal;
+
+use crate::client::{connect, get};
+use crate::process::{Folder, Server};
+
+/// More than socket buffers take: an answer of this size is under way until its peer reads it.
+const LARGE: usize = 64 << 20;
+
+/// A server of one large file, and a connection that has asked for it and reads nothing yet.
+fn busy(folder: &Folder, flags: &[&str]) -> (Server, TcpStream) {
+    folder.write("large", vec![b'x'; LARGE]);
+    let server = folder.start(&[&["file-server", "--listen", "127.0.0.1:0"], flags].concat());
+    let mut stream = connect(server.port());
+    stream.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    // The first octet proves that the exchange has begun.
+    stream.read_exact(&mut [0]).unwrap();
+    (server, stream)
+}
+
+#[test]
+fn either_signal_lets_answers_end() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let folder = Folder::new();
+        let (mut server, mut stream) = busy(&folder, &[]);
+        server.signal(signal);
+        server.line_with("Stopping: requests have 10 s to end");
+        assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).is_err(), "it accepts while it stops");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let body = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
+        assert_eq!(answer.len() - body, LARGE, "{signal:?}");
+        assert_eq!(server.status().code(), Some(0), "{signal:?}");
+    }
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let folder = Folder::new();
+        let (mut server, stream) = busy(&folder, &["--grace", "3600", "--pidfile", "pid"]);
+        assert!(folder.path("pid").exists());
+        server.signal(signal);
+        server.line_with("Stopping: requests have 3600 s to end");
+        server.signal(signal);
+        assert_eq!(server.status().code(), Some(2), "{signal:?}");
+        assert!(!folder.path("pid").exists());
+        drop(stream);
+    }
+}
+
+#[test]
+fn grace_has_an_end() {
+    let folder = Folder::new();
+    let (server, stream) = busy(&folder, &["--grace", "0"]);
+    server.signal(Signal::TERM);
+    assert_eq!(server.status().code(), Some(0));
+    drop(stream);
+    let folder = Folder::with(&[("Caddyfile", "{\n\tgrace_period 7s\n}\n:0\nrespond hi\n")]);
+    let mut server = folder.start(&["run"]);
+    server.signal(Signal::TERM);
+    server.line_with("Stopping: requests have 7 s to end");
+}
+
+#[test]
+fn a_hangup_ends_nothing() {
+    let folder = Folder::new();
+    let server = folder.start(&["respond", "--listen", "127.0.0.1:0", "still here"]);
+    server.signal(Signal::HUP);
+    assert_eq!(get(server.port(), "/").body, "still here");
+}
+
+#[test]
+fn the_pid_file_is_there_while_the_server_is() {
+    let folder = Folder::with(&[("Caddyfile", ":0\nrespond hi\n")]);
+    let server = folder.start(&["run", "--pidfile", "causeway.pid"]);
+    let pid = std::fs::read_to_string(folder.path("causeway.pid")).unwrap();
+    assert!(pid.trim_end().parse::<u32>().is_ok_and(|pid| pid > 1), "{pid:?}");
+    // A second instance that fails leaves it alone.
+    let listen = format!("127.0.0.1:{}", server.port());
+    let second = folder.output(&["respond", "--listen", &listen, "--pidfile", "causeway.pid"]);
+    assert_eq!(second.status.code(), Some(1));
+    assert_eq!(std::fs::read_to_string(folder.path("causeway.pid")).unwrap(), pid);
+    server.signal(Signal::TERM);
+    assert_eq!(server.status().code(), Some(0));
+    assert!(!folder.path("causeway.pid").exists());
+}
+
+#[test]
+fn a_second_instance_is_refused() {
+    let folder = Folder::new();
+    let server = folder.start(&["respond", "--listen", "127.0.0.1:0", "first"]);
+    let address = format!("127.0.0.1:{}", server.port());
+    let second = folder.output(&["respond", "--listen", &address, "second"]);
+    let stderr = String::from_utf8(second.stderr).unwrap();
+    let want = format!(
+        "Error: listening on {address}: the port is in use by another program; choose another with --listen, as in \
+         `causeway respond --listen :8081`\n"
+    );
+    assert_eq!((second.status.code(), &*stderr), (Some(1), &*want));
+    assert_eq!(get(server.port(), "/").body, "first");
+}
+
+/// One listener of two cannot be had: the other must not be left either.
+#[test]
+fn nothing_is_half_started() {
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let [taken_port, free_port] = [&taken, &free].map(|listener| listener.local_addr().unwrap().port());
+    drop(free);
+    let caddyfile = format!("http://127.0.0.1:{free_port}, http://127.0.0.1:{taken_port} {{\n\tbind 127.0.0.1\n\trespond hi\n}}\n");
+    let folder = Folder::with(&[("Caddyfile", &caddyfile)]);
+    let failed = folder.output(&["run"]);
+    let want = format!("Error: Caddyfile: listening on 127.0.0.1:{taken_port}: the port is in use by another program\n");
+    assert_eq!((failed.status.code(), &*String::from_utf8(failed.stderr).unwrap()), (Some(1), &*want));
+    TcpListener::bind((Ipv4Addr::LOCALHOST, free_port)).unwrap();
+}
