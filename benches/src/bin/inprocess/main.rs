@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 #[allow(dead_code, reason = "the runner uses all of it, this program some")]
 mod request;
 
+mod ours;
+
 /// The system's allocator, counting.
 struct Counting;
 
@@ -56,7 +58,9 @@ fn main() {
             assert!(matches!(parsed, Ok(httparse::Status::Complete(_))));
             black_box(request.headers.len());
         });
+        ours::parse(&cases, input, octets.as_bytes());
     }
+    ours::exchange(&cases);
 }
 
 /// How cases are measured.
