@@ -294,10 +294,7 @@ fn caddyfile_text(want: &Want) -> String {
             )
         }
     };
-    format!(
-        "{{\n\tadmin off\n\tauto_https off\n\tpersist_config off\n}}\nhttp://:{} {{\n\tbind 127.0.0.1\n{routes}}}\n",
-        want.port
-    )
+    format!("{{\n\tadmin off\n\tauto_https off\n}}\nhttp://:{} {{\n\tbind 127.0.0.1\n{routes}}}\n", want.port)
 }
 
 /// The newest Caddy from its module; Debian's where the proxy is out of reach.
