@@ -25,6 +25,8 @@ pub struct Line {
     pub bytes: f64,
     /// Allocations each.
     pub allocations: f64,
+    /// Time over that of the table's first case, block by block.
+    pub ratio: f64,
 }
 
 /// All cases once, each for `seconds`, on core 0.
@@ -77,6 +79,7 @@ fn tables(rounds: &[Vec<Line>]) -> Vec<Table> {
                 Metric::time("time", "ns", each(|line| line.ns)),
                 Metric::count("allocations", "", each(|line| line.allocations)),
                 Metric::count("allocated", "octets", each(|line| line.bytes)),
+                Metric::ratio("ratio to the first", each(|line| line.ratio)),
             ],
         };
         let name = format!("{}-{}", line.table, line.input.replace(' ', "-"));
@@ -85,7 +88,7 @@ fn tables(rounds: &[Vec<Line>]) -> Vec<Table> {
             None => tables.push(Table {
                 name,
                 title: format!("{}, {}", line.table, line.input),
-                how: "One thread on core 0; each round measures all cases in turn, the table shows medians over the rounds.".to_owned(),
+                how: "One thread on core 0. The cases take turns in blocks of 0.1 ms; a ratio is of neighbouring blocks. Medians over the blocks of a round, then over the rounds.".to_owned(),
                 chart: Some(Chart { bars: vec!["time".to_owned()], label: None }),
                 rows: vec![row],
             }),
@@ -108,6 +111,7 @@ mod tests {
                 ns,
                 bytes: 0.0,
                 allocations: 0.0,
+                ratio: 1.0,
             };
             vec![line("parse", "six lines", "a"), line("parse", "six lines", "b"), line("respond", "hello", "a")]
         };

@@ -39,8 +39,10 @@ pub struct Launch {
     pub environment: Vec<(String, OsString)>,
     /// Where hello is answered.
     pub path: String,
-    /// Where 50 ms are burnt, if it can.
+    /// Where 50 ms are burnt, if it can: as its users are told to do it.
     pub burn: Option<String>,
+    /// Where 50 ms are burnt on the worker itself, where that is something else.
+    pub hog: Option<String>,
     /// Where the cold file is sent, if it can and was wanted.
     pub cold: Option<String>,
 }
@@ -51,6 +53,8 @@ pub struct Recipe {
     pub name: &'static str,
     /// What the peer is, for the help.
     pub about: &'static str,
+    /// Where it takes part.
+    pub part: Part,
     /// Most workers it can use.
     pub workers_max: usize,
     /// Threads whose name begins so are its workers; none where that cannot be told.
@@ -61,14 +65,26 @@ pub struct Recipe {
     pub launch: fn(&Workshop, &Tool, &Want) -> Result<Launch>,
 }
 
+/// The scenarios that a peer takes part in, as far as those ask for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// All of them.
+    Whole,
+    /// Only what others' routes do to one's own latency.
+    Isolation,
+}
+
 /// The name of the peer that all are held against.
 pub const LIMIT: &str = "limit";
+/// The name of our engine where it is embedded.
+pub const EMBEDDED: &str = "embedded";
 
 /// Every peer, in the order of the tables.
 pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: LIMIT,
         about: "bare epoll loop of ours: a read, a canned answer, no parsing",
+        part: Part::Whole,
         workers_max: 1,
         worker_threads: None,
         obtain: |shop| ours(shop, "limit", "of this commit"),
@@ -77,6 +93,7 @@ pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: "causeway",
         about: "the server under test, `respond` in a Caddyfile",
+        part: Part::Whole,
         workers_max: usize::MAX,
         worker_threads: Some("worker"),
         obtain: |shop| Ok(Tool { program: shop.causeway()?, version: "of this commit".to_owned() }),
@@ -87,8 +104,24 @@ pub const RECIPES: &[Recipe] = &[
         },
     },
     Recipe {
+        name: EMBEDDED,
+        about: "Causeway's engine in a program with routes that compute, one worker",
+        part: Part::Isolation,
+        workers_max: 1,
+        worker_threads: Some("worker"),
+        obtain: |shop| ours(shop, "causeway_bench", "of this commit"),
+        launch: |shop, tool, want| {
+            let mut launch = launch_ours(shop, tool, want)?;
+            launch.command.push(want.workers.to_string().into());
+            launch.command.extend(want.cold.as_ref().map(OsString::from));
+            let cold = want.cold.as_ref().map(|_| "/cold".to_owned());
+            Ok(Launch { burn: Some("/burn".to_owned()), hog: Some("/hog".to_owned()), cold, ..launch })
+        },
+    },
+    Recipe {
         name: "tokio",
         about: "the limit server's work over tokio",
+        part: Part::Whole,
         workers_max: 1,
         worker_threads: None,
         obtain: |shop| ours(shop, "tokio_bare", "tokio"),
@@ -97,6 +130,7 @@ pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: "hyper",
         about: "hyper 1.x over tokio, one thread",
+        part: Part::Whole,
         workers_max: 1,
         worker_threads: None,
         obtain: |shop| ours(shop, "hyper_hello", "hyper"),
@@ -105,6 +139,7 @@ pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: "nginx",
         about: "nginx, `return 200`",
+        part: Part::Whole,
         workers_max: usize::MAX,
         worker_threads: None,
         obtain: |shop| {
@@ -116,6 +151,7 @@ pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: "h2o",
         about: "h2o, a small file",
+        part: Part::Whole,
         workers_max: usize::MAX,
         worker_threads: None,
         obtain: |shop| {
@@ -127,6 +163,7 @@ pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: "caddy",
         about: "Caddy, `respond`",
+        part: Part::Whole,
         workers_max: usize::MAX,
         worker_threads: None,
         obtain: obtain_caddy,
@@ -139,6 +176,7 @@ pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: "go",
         about: "Go's net/http",
+        part: Part::Whole,
         workers_max: usize::MAX,
         worker_threads: None,
         obtain: obtain_go,
@@ -152,6 +190,7 @@ pub const RECIPES: &[Recipe] = &[
                 environment,
                 path: "/".to_owned(),
                 burn: Some("/burn".to_owned()),
+                hog: None,
                 cold: want.cold.as_ref().map(|_| "/cold".to_owned()),
             })
         },
@@ -159,6 +198,7 @@ pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: "crystal",
         about: "Crystal's HTTP::Server",
+        part: Part::Whole,
         workers_max: 1,
         worker_threads: None,
         obtain: |shop| obtain_crystal(shop, "hello"),
@@ -274,6 +314,7 @@ fn caddyfile(shop: &Workshop, tool: &Tool, want: &Want, name: &str) -> Result<La
         environment: vec![("XDG_DATA_HOME".into(), folder.clone().into()), ("XDG_CONFIG_HOME".into(), folder.into())],
         path: "/".to_owned(),
         burn: None,
+        hog: None,
         cold: want.cold.as_ref().map(|file| format!("/{}", name_of(file))),
     })
 }
@@ -294,10 +335,7 @@ fn caddyfile_text(want: &Want) -> String {
             )
         }
     };
-    format!(
-        "{{\n\tadmin off\n\tauto_https off\n\tpersist_config off\n}}\nhttp://:{} {{\n\tbind 127.0.0.1\n{routes}}}\n",
-        want.port
-    )
+    format!("{{\n\tadmin off\n\tauto_https off\n}}\nhttp://:{} {{\n\tbind 127.0.0.1\n{routes}}}\n", want.port)
 }
 
 /// The newest Caddy from its module; Debian's where the proxy is out of reach.

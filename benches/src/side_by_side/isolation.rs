@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use super::{Bench, Ready, Settings, generate, plan, skip};
 use crate::load::{Plan, Report, disturb};
+use crate::peers::EMBEDDED;
 use crate::record::{Chart, Metric, Row, Table};
 use crate::request;
 use crate::server::{Cores, Server};
@@ -13,7 +14,7 @@ const RATE: f64 = 1000.0;
 const CONNECTIONS: usize = 32;
 const BURNS_PER_SECOND: f64 = 20.0;
 /// Who can be disturbed: those that have a route that burns or that send a file.
-const PEERS: [&str; 6] = ["causeway", "hyper", "nginx", "caddy", "go", "crystal"];
+const PEERS: [&str; 7] = ["causeway", EMBEDDED, "hyper", "nginx", "caddy", "go", "crystal"];
 
 pub(super) fn planned_ms(settings: &Settings, peers: &[Ready]) -> u64 {
     let count = peers.iter().filter(|(recipe, _)| PEERS.contains(&recipe.name)).count() as u64;
@@ -43,13 +44,21 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<Vec<Table>> {
             run_ms: settings.isolation_ms,
             ..plan(&server, request::minimal(&server.launch.path), CONNECTIONS, 1, settings)
         };
-        let burn = server.launch.burn.clone().map(|path| disturb::Plan::Burn { path, per_second: BURNS_PER_SECOND });
+        let burning =
+            |path: &Option<String>| path.clone().map(|path| disturb::Plan::Burn { path, per_second: BURNS_PER_SECOND });
+        let (burn, hog) = (burning(&server.launch.burn), burning(&server.launch.hog));
+        let against = format!("{}, on the worker itself", recipe.name);
         let cold = server.launch.cold.clone().map(|path| disturb::Plan::Cold { path, file: file.clone() });
         let measured = generate(Cores::First(cores), &quiet, &[]).and_then(|alone| {
-            for (disturb, rows) in [(burn, &mut burnt), (cold, &mut cooled)] {
+            let disturbances = [(burn, recipe.name, &mut burnt), (cold, recipe.name, &mut cooled)];
+            for (disturb, name, rows) in disturbances {
                 let Some(disturb) = disturb else { continue };
                 let disturbed = generate(Cores::First(cores), &Plan { disturb: Some(disturb), ..quiet.clone() }, &[])?;
-                rows.push(row(recipe.name, workers, &alone, &disturbed));
+                rows.push(row(name, workers, &alone, &disturbed));
+            }
+            if let Some(disturb) = hog {
+                let disturbed = generate(Cores::First(cores), &Plan { disturb: Some(disturb), ..quiet.clone() }, &[])?;
+                burnt.push(row(&against, workers, &alone, &disturbed));
             }
             Ok(())
         });
@@ -70,7 +79,9 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<Vec<Table>> {
         rows,
     };
     let burning = format!(
-        "{how} Meanwhile {BURNS_PER_SECOND:.0} requests a second ask a route that computes for 50 ms: one core's worth."
+        "{how} Meanwhile {BURNS_PER_SECOND:.0} requests a second ask a route that computes for 50 ms: one core's worth. \
+         Each server computes where its users are told to: Causeway's handlers never hold their worker, they hand such work to a \
+         bounded pool (`run_blocking`); the row `{EMBEDDED}, on the worker itself` breaks that rule to show the difference."
     );
     let cold = format!(
         "{how} Meanwhile one client after the other reads a file of {} MiB that was dropped from the page cache before.",

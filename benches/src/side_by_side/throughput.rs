@@ -9,7 +9,7 @@ use super::{
     Bench, CrossCheck, Ready, Settings, cost_metrics, cpu_us, generate, note_disturbance, plan, skip, start_all, wrk,
 };
 use crate::load::{Plan, Report};
-use crate::peers::LIMIT;
+use crate::peers::{LIMIT, Part};
 use crate::record::{Better, Chart, Kind, Metric, Row, Table};
 use crate::request;
 use crate::server::{Cores, Server};
@@ -43,16 +43,17 @@ fn scenario(name: &str) -> Scenario {
 
 pub(super) fn planned_ms(name: &str, settings: &Settings, peers: &[Ready]) -> u64 {
     let slot = settings.warm_ms + settings.run_ms + 30;
-    let slots = settings.rounds * (2 * peers.len() - 1);
+    let peers = peers.iter().filter(|(recipe, _)| recipe.part == Part::Whole).count();
+    let slots = settings.rounds * (2 * peers - 1);
     let check = if name == "minimal" && settings.cross_check == CrossCheck::Yes { 1000 * WRK_SECONDS + 150 } else { 0 };
-    slots as u64 * slot + peers.len() as u64 * (150 + settings.run_ms.min(250) + check)
+    slots as u64 * slot + peers as u64 * (150 + settings.run_ms.min(250) + check)
 }
 
 pub(super) fn run(bench: &mut Bench<'_>, name: &str) -> Result<Table> {
     let scenario = scenario(name);
     let settings = bench.settings;
     bench.progress.at(&format!("{name}: starting servers"));
-    let mut servers = start_all(bench.shop, &bench.peers, 1, Cores::One(0), |_| true);
+    let mut servers = start_all(bench.shop, &bench.peers, 1, Cores::One(0), |recipe| recipe.part == Part::Whole);
     let plans: BTreeMap<&str, Plan> = servers
         .iter()
         .map(|server| {

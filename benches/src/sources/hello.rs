@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::Extent;
 use crate::machine;
-use crate::peers::{self, Launch, Recipe, Tool};
+use crate::peers::{self, Launch, Part, Recipe, Tool};
 use crate::progress::Progress;
 use crate::record::{Chart, Metric, Row, Table};
 use crate::sample::Usage;
@@ -106,6 +106,7 @@ impl Figures {
 static PUMA: Recipe = Recipe {
     name: "puma",
     about: "Puma with Rack::Response",
+    part: Part::Whole,
     workers_max: 1,
     worker_threads: None,
     obtain: |shop| {

@@ -176,7 +176,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             self.handle_input(task, out);
             self.produce(task, out);
             self.flush(task, out)?;
-            let more = out.is_empty() && self.exchanges.iter().any(Exchange::could_send);
+            let more = out.is_empty() && self.exchanges.iter().any(|exchange| exchange.could_send(&self.machine));
             if !more {
                 if self.machine.wants_close() && out.is_empty() && self.exchanges.is_empty() {
                     self.begin_close(task)?;
@@ -348,11 +348,16 @@ impl<T: Transport, M: Machine> Connection<T, M> {
 
     fn produce(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
         let Self { exchanges, machine, core, .. } = self;
-        for exchange in exchanges.iter_mut().filter(|exchange| exchange.could_send()) {
+        for exchange in exchanges {
             if out.len() >= OUTPUT_OCTETS_MAX {
                 return;
             }
-            exchange.pump(machine, core, task, out);
+            if exchange.could_send(machine) {
+                exchange.pump(machine, core, task, out);
+                // The content may be the request's own: what it took goes back to the peer's window now, not in the next
+                // turn, which may wait for just that.
+                exchange.look_at_body(machine, out);
+            }
         }
     }
 
@@ -597,3 +602,6 @@ impl<T: Transport, M: Machine> Drop for Connection<T, M> {
         self.core.connection_ended();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -71,6 +71,11 @@ impl SlotWake {
         self.flag.task.register(task);
     }
 
+    #[cfg(test)]
+    pub(crate) fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
     /// Whether the slot was woken since this was last asked. A late wake of a former user of the slot costs one poll.
     pub(crate) fn take_ready(&self) -> bool {
         self.flag.ready.load(Ordering::Relaxed) && self.flag.ready.swap(false, Ordering::Acquire)
@@ -205,9 +210,9 @@ impl Exchange {
         }
     }
 
-    /// Whether there is content that only waits for room in the output.
-    pub(crate) fn could_send(&self) -> bool {
-        matches!(&self.outbound, Outbound::Sending(content) if !content.is_pending())
+    /// Whether there is content that its stream takes and that only waits for room in the output.
+    pub(crate) fn could_send<M: Machine>(&self, machine: &M) -> bool {
+        matches!(&self.outbound, Outbound::Sending(content) if !content.is_pending()) && machine.writable(self.stream)
     }
 
     /// Whether a handler waits.
@@ -318,5 +323,40 @@ impl Exchange {
         }
         machine.finish(self.stream, out);
         self.outbound = Outbound::Sent;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_wake_marks_the_slot_and_wakes_the_task_that_follows() {
+        let flag = Arc::new(SlotFlag::default());
+        let slot = SlotWake { waker: Waker::from(Arc::clone(&flag)), flag };
+        slot.waker.wake_by_ref();
+        assert!(slot.take_ready() && !slot.take_ready(), "marked once, though nobody followed");
+        let (one, other) = (Arc::new(Count::default()), Arc::new(Count::default()));
+        let count = |task: &Arc<Count>| task.0.load(Ordering::Relaxed);
+        slot.follow(&Waker::from(Arc::clone(&one)));
+        slot.waker.wake_by_ref();
+        assert!(slot.take_ready());
+        assert_eq!(count(&one), 1);
+        slot.waker.wake_by_ref();
+        assert_eq!(count(&one), 1, "a wake uses the registration up");
+        assert!(slot.take_ready(), "and marks the slot all the same");
+        slot.follow(&Waker::from(Arc::clone(&other)));
+        slot.waker.wake_by_ref();
+        assert_eq!((count(&one), count(&other)), (1, 1), "the slot follows its present user's task");
     }
 }

@@ -121,3 +121,80 @@ impl Input {
         self.set_used(0..0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(input: &mut Input, blocks: &Blocks, octets: &[u8]) {
+        assert!(input.make_room(blocks));
+        input.room()[..octets.len()].copy_from_slice(octets);
+        input.filled(octets.len());
+    }
+
+    #[test]
+    fn a_block_is_held_only_while_there_are_octets() {
+        let blocks = Blocks::new(70, 64);
+        let mut input = Input::default();
+        filled(&mut input, &blocks, b"abc");
+        assert_eq!((input.octets(), input.is_fresh()), (&b"abc"[..], true));
+        input.rest();
+        assert_eq!(blocks.free(), 0, "not while there are octets");
+        input.consume(3);
+        input.handled();
+        input.rest();
+        assert_eq!(blocks.free(), 1);
+        assert!(input.is_empty() && input.octets().is_empty());
+    }
+
+    #[test]
+    fn a_block_of_which_chunks_are_out_is_not_written_to() {
+        let blocks = Blocks::new(71, 64);
+        let mut input = Input::default();
+        filled(&mut input, &blocks, b"bodyrest");
+        let chunk = input.share(0..4);
+        input.consume(4);
+        filled(&mut input, &blocks, b"more");
+        assert_eq!(input.octets(), b"restmore", "what was not used moved to another block");
+        assert_eq!(chunk.as_slice(), b"body");
+        assert_eq!(blocks.free(), 0);
+        drop(chunk);
+        assert_eq!(blocks.free(), 1, "the first block went home with its last chunk");
+    }
+
+    #[test]
+    fn unused_octets_move_to_the_front_when_room_gets_short() {
+        let blocks = Blocks::new(72, 2 * ROOM_MIN);
+        let mut input = Input::default();
+        let octets: Vec<u8> = (0..=u8::MAX).cycle().take(2 * ROOM_MIN - 1).collect();
+        filled(&mut input, &blocks, &octets);
+        input.consume(ROOM_MIN);
+        assert!(input.make_room(&blocks));
+        assert_eq!(input.octets(), &octets[ROOM_MIN..]);
+        assert_eq!(input.room().len(), ROOM_MIN + 1);
+    }
+
+    #[test]
+    fn a_block_full_of_unused_octets_has_no_room() {
+        let blocks = Blocks::new(73, 64);
+        let mut input = Input::default();
+        filled(&mut input, &blocks, &[7; 64]);
+        assert!(!input.make_room(&blocks));
+        input.consume(1);
+        assert!(input.make_room(&blocks));
+        assert_eq!((input.octets().len(), input.room().len()), (63, 1));
+    }
+
+    #[test]
+    fn octets_stay_fresh_while_some_are_used_or_an_exchange_ends() {
+        let blocks = Blocks::new(74, 64);
+        let mut input = Input::default();
+        filled(&mut input, &blocks, b"abc");
+        input.consume(1);
+        assert!(input.is_fresh());
+        input.consume(0);
+        assert!(!input.is_fresh(), "the machine wants more than there is");
+        input.refresh();
+        assert!(input.is_fresh());
+    }
+}

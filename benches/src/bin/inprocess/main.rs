@@ -1,14 +1,25 @@
 //! Measures pieces of the request path in this process: time and allocations of each. Prints one JSON object a line.
-//! Usage: `inprocess SECONDS`, the time for each case. A new case is a new call of [`Cases::case`].
+//! Usage: `inprocess SECONDS`, the time for each case. A new case is one more [`Case`] in a call of [`Cases::run`].
+//!
+//! - `ours`: a head parsed, a response built and encoded, a whole exchange
+//! - `prepare`: an exchange's context made ready and emptied
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 #[path = "../../request.rs"]
 #[allow(dead_code, reason = "the runner uses all of it, this program some")]
 mod request;
+
+#[path = "../../stats.rs"]
+#[allow(dead_code, reason = "the runner uses all of it, this program some")]
+mod stats;
+
+mod ours;
+mod prepare;
 
 /// The system's allocator, counting.
 struct Counting;
@@ -49,14 +60,89 @@ fn main() {
     let seconds = std::env::args().nth(1).and_then(|seconds| seconds.parse().ok()).expect("usage: inprocess SECONDS");
     let cases = Cases { time: Duration::from_secs_f64(seconds) };
     for (input, octets) in [("six lines", request::SIX_LINES.to_owned()), ("browser-like", request::browser("/"))] {
-        cases.case("parse", input, "httparse", || {
-            let mut fields = [httparse::EMPTY_HEADER; 16];
-            let mut request = httparse::Request::new(&mut fields);
-            let parsed = request.parse(black_box(octets.as_bytes()));
-            assert!(matches!(parsed, Ok(httparse::Status::Complete(_))));
-            black_box(request.headers.len());
-        });
+        let octets = octets.as_bytes();
+        cases.run("parse", input, [theirs(octets), ours::parse(octets)].into());
     }
+    cases.run("prepare", "browser-like", prepare::all());
+    cases.run("respond", "hello", [ours::respond(), ours::exchange()].into());
+}
+
+/// The parse alone, into fields that nobody has to clear before.
+fn theirs(octets: &[u8]) -> Case<'_> {
+    Case::new("httparse", move || {
+        let mut fields = [const { MaybeUninit::uninit() }; 64];
+        let mut request = httparse::Request::new(&mut []);
+        let parsed = request.parse_with_uninit_headers(black_box(octets), &mut fields);
+        assert!(matches!(parsed, Ok(httparse::Status::Complete(_))));
+        black_box(request.headers.len());
+    })
+}
+
+/// What a piece of work cost, all turns together; what it did to get ready is not in it.
+#[derive(Clone, Copy, Default)]
+struct Cost {
+    time: Duration,
+    allocations: u64,
+    bytes: u64,
+}
+
+impl Cost {
+    /// Of `work`, once.
+    fn of(work: impl FnOnce()) -> Self {
+        let (allocations, bytes) = (ALLOCATIONS.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed));
+        let started = Instant::now();
+        work();
+        let time = started.elapsed();
+        Self {
+            time,
+            allocations: ALLOCATIONS.load(Ordering::Relaxed) - allocations,
+            bytes: BYTES.load(Ordering::Relaxed) - bytes,
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.time += other.time;
+        self.allocations += other.allocations;
+        self.bytes += other.bytes;
+    }
+}
+
+/// Things that are made ready untimed and then used, timed. So many at once that the clock's two readings count little,
+/// so few that they stay in the nearest cache.
+const AT_ONCE: usize = 16;
+
+/// One piece of work under a name.
+struct Case<'a> {
+    name: &'static str,
+    turns: Box<dyn FnMut(u64) -> Cost + 'a>,
+}
+
+impl<'a> Case<'a> {
+    /// Work that can be done again at once.
+    fn new(name: &'static str, mut work: impl FnMut() + 'a) -> Self {
+        Self { name, turns: Box::new(move |turns| Cost::of(|| (0..turns).for_each(|_| work()))) }
+    }
+
+    /// Work that has to be made ready for: `batch` does [`AT_ONCE`] turns and says what the work in them cost.
+    fn batches(name: &'static str, clock: Duration, mut batch: impl FnMut() -> Cost + 'a) -> Self {
+        let turns = move |turns: u64| {
+            let mut sum = Cost::default();
+            for _ in 0..turns.div_ceil(AT_ONCE as u64) {
+                let mut cost = batch();
+                cost.time = cost.time.saturating_sub(clock);
+                sum.add(cost);
+            }
+            sum
+        };
+        Self { name, turns: Box::new(turns) }
+    }
+}
+
+/// What reading the clock twice takes, the usual case; a batch has that in it and the work has not.
+fn clock() -> Duration {
+    let mut readings: Vec<_> = (0..1001).map(|_| Cost::of(|| ()).time).collect();
+    readings.sort_unstable();
+    readings[readings.len() / 2]
 }
 
 /// How cases are measured.
@@ -64,31 +150,51 @@ struct Cases {
     time: Duration,
 }
 
+/// A block is at least this long, so that the clock does not count.
+const BLOCK: Duration = Duration::from_micros(100);
+
 impl Cases {
-    /// Measures `work`: warmed for a tenth of the time, then in blocks long enough that the clock does not count.
-    fn case(&self, table: &str, input: &str, name: &str, mut work: impl FnMut()) {
-        let mut block = 1u64;
-        let warm = Instant::now();
-        while warm.elapsed() < self.time / 10 {
-            let started = Instant::now();
-            (0..block).for_each(|_| work());
-            if started.elapsed() < Duration::from_micros(200) {
-                block *= 2;
+    /// Measures pieces of work beside each other, in short blocks by turns. The time is the median over the blocks; the
+    /// ratio is to the first case, block by block, so that what disturbs the machine disturbs both.
+    fn run(&self, table: &str, input: &str, mut cases: Vec<Case<'_>>) {
+        let blocks: Vec<u64> = cases.iter_mut().map(|case| warm(case, self.time / 10)).collect();
+        let mut each: Vec<Vec<f64>> = cases.iter().map(|_| Vec::new()).collect();
+        let mut sums = vec![(0, Cost::default()); cases.len()];
+        let until = Instant::now() + self.time * cases.len() as u32;
+        while Instant::now() < until {
+            for (place, (case, &turns)) in cases.iter_mut().zip(&blocks).enumerate() {
+                let cost = (case.turns)(turns);
+                each[place].push(cost.time.as_nanos() as f64 / turns as f64);
+                sums[place].0 += turns;
+                sums[place].1.add(cost);
             }
         }
-        let before = (ALLOCATIONS.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed));
-        let (started, mut rounds) = (Instant::now(), 0);
-        while started.elapsed() < self.time {
-            (0..block).for_each(|_| work());
-            rounds += block;
+        for (place, case) in cases.iter().enumerate() {
+            let (turns, cost) = sums[place];
+            let ratios: Vec<_> = each[place].iter().zip(&each[0]).map(|(ours, first)| ours / first).collect();
+            let line = serde_json::json!({
+                "table": table,
+                "input": input,
+                "name": case.name,
+                "ns": stats::median(&each[place]),
+                "bytes": cost.bytes as f64 / turns as f64,
+                "allocations": cost.allocations as f64 / turns as f64,
+                "ratio": stats::median(&ratios),
+            });
+            println!("{line}");
         }
-        let each = |sum: u64| sum as f64 / rounds as f64;
-        let ns = each(started.elapsed().as_nanos() as u64);
-        let allocations = each(ALLOCATIONS.load(Ordering::Relaxed) - before.0);
-        let bytes = each(BYTES.load(Ordering::Relaxed) - before.1);
-        let line = serde_json::json!({
-            "table": table, "input": input, "name": name, "ns": ns, "bytes": bytes, "allocations": allocations
-        });
-        println!("{line}");
+    }
+}
+
+/// Runs a case for `time` and says how many turns make a block.
+fn warm(case: &mut Case<'_>, time: Duration) -> u64 {
+    let (started, mut turns) = (Instant::now(), AT_ONCE as u64);
+    loop {
+        let cost = (case.turns)(turns);
+        if cost.time < BLOCK {
+            turns *= 2;
+        } else if started.elapsed() >= time {
+            return turns;
+        }
     }
 }

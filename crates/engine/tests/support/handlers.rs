@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -36,6 +36,9 @@ impl Handler for Act {
     }
 }
 
+/// What the handler `chunk` answers with at most; made once, so that it allocates nothing.
+static PATTERN: LazyLock<Vec<u8>> = LazyLock::new(|| super::octets(200_000));
+
 /// A handler's whole behaviour.
 type Enter = fn(&mut Context, &Given) -> Step;
 
@@ -45,7 +48,7 @@ const ACTS: &[(&str, Enter)] = &[
     ("octets", |cx, _| stream(cx, Length::Told)),
     ("chunks", |cx, _| stream(cx, Length::Untold)),
     ("chunk", |cx, _| {
-        let chunk = cx.chunk(&super::octets(number(cx) as usize));
+        let chunk = cx.chunk(&PATTERN[..number(cx) as usize]);
         Step::Respond(Response::chunk(StatusCode::OK, chunk))
     }),
     ("sleep", |cx, _| sleep(cx, |cx| text(cx, "slept"))),

@@ -1,0 +1,163 @@
+//! An exchange's context: made ready, what Caddy's context holds read once, and emptied. Storage is used again and again, as
+//! in the server, and each time the exchange before has dirtied everything that can be dirtied.
+
+use std::hint::black_box;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use causeway_h1::{Limits, parse_head};
+use causeway_message::{FieldValue, StatusCode, names};
+use causeway_pipeline::build::ServerSpec;
+use causeway_pipeline::context::VarId;
+use causeway_pipeline::{
+    Arrival, Build, BuildError, Context, Fault, Generation, Handler, Registry, Scheme, ServerId, Spare, Step, Template,
+    Verdict, Worker, route,
+};
+use causeway_testkit::FakeWorker;
+use serde_json::{Value, json};
+
+use crate::{AT_ONCE, Case, Cost, clock, request};
+
+/// The cases of one table.
+pub fn all() -> Vec<Case<'static>> {
+    vec![
+        case("causeway, prepared, recycled", |_, cx| {
+            black_box(cx);
+        }),
+        case("causeway, prepared, all read once, recycled", |bench, cx| bench.read(cx)),
+        case("causeway, the same with routes and groups walked", |bench, cx| {
+            bench.read(cx);
+            assert!(matches!(route::run(cx), Verdict::Respond(_)));
+        }),
+    ]
+}
+
+/// One turn: an exchange that dirtied its storage is recycled, the next one is prepared and `used`. Parsing heads and
+/// dirtying is not timed.
+fn case(name: &'static str, mut used: impl FnMut(&mut Bench, &mut Context) + 'static) -> Case<'static> {
+    let octets = request::browser("/articles/2026/11/a-page.html?page=2");
+    let limits = Limits::default();
+    let (mut bench, worker) = Bench::new();
+    let vacant = Generation::vacant();
+    let mut spares: Vec<_> = (0..AT_ONCE).map(|_| Spare::new(Rc::clone(&worker), Rc::clone(&vacant))).collect();
+    let mut contexts = Vec::with_capacity(AT_ONCE);
+    // The clock is read for each of the two timed parts.
+    Case::batches(name, clock() * 2, move || {
+        for mut spare in spares.drain(..) {
+            parse_head(octets.as_bytes(), &limits, spare.head_mut()).expect("a good head");
+            let mut cx = bench.prepare(spare, bench.dirtying);
+            assert!(matches!(route::run(&mut cx), Verdict::Respond(_)));
+            assert!(cx.fault().is_some() && cx.variable(bench.variable).is_some());
+            contexts.push(cx);
+        }
+        let mut cost = Cost::of(|| spares.extend(contexts.drain(..).map(Context::recycle)));
+        for spare in &mut spares {
+            parse_head(octets.as_bytes(), &limits, spare.head_mut()).expect("a good head");
+        }
+        cost.add(Cost::of(|| {
+            for spare in spares.drain(..) {
+                let mut cx = bench.prepare(spare, bench.plain);
+                used(&mut bench, &mut cx);
+                contexts.push(cx);
+            }
+        }));
+        spares.extend(contexts.drain(..).map(Context::recycle));
+        cost
+    })
+}
+
+struct Bench {
+    generation: Rc<Generation>,
+    arrival: Arrival,
+    dirtying: ServerId,
+    plain: ServerId,
+    variable: VarId,
+    placeholder: Template,
+    rendered: Vec<u8>,
+}
+
+impl Bench {
+    fn new() -> (Self, Rc<dyn Worker>) {
+        let mut registry = Registry::default();
+        registry.handler("dirty", Dirty::make);
+        registry.handler("pass", |_, _| Ok(Box::new(Pass)));
+        let mut build = Build::new(&registry);
+        // The second route of a group is looked at and left out: the group's mark is read.
+        let routes = |handler: &str| {
+            let route = json!({ "group": "one of these", "handle": [{ "handler": handler }] });
+            json!([route, route])
+        };
+        let server = |build: &mut Build<'_>, name: &str, handler: &str| {
+            let spec = ServerSpec { name, routes: &routes(handler), errors: None, access_log: false };
+            build.server(&spec).expect("a good plan")
+        };
+        let dirtying = server(&mut build, "dirtying", "dirty");
+        let plain = server(&mut build, "plain", "pass");
+        let variable = build.variable("note");
+        let placeholder = build.template("{http.request.method}");
+        let worker: Rc<dyn Worker> = FakeWorker::new();
+        let generation = Generation::new(Arc::new(build.finish()), &worker);
+        let arrival = Arrival {
+            peer: ([192, 0, 2, 1], 4711).into(),
+            local: ([192, 0, 2, 80], 80).into(),
+            scheme: Scheme::Http,
+            server: plain,
+            at: Instant::now(),
+            upgrade: false,
+        };
+        (Self { generation, arrival, dirtying, plain, variable, placeholder, rendered: Vec::new() }, worker)
+    }
+
+    fn prepare(&self, spare: Spare, server: ServerId) -> Context {
+        let arrival = Arrival { server, ..self.arrival };
+        spare.prepare(arrival, &self.generation).unwrap_or_else(|_| panic!("a path without a bad escape"))
+    }
+
+    /// Server, placeholder, variable, start time, original request and uuid, each once. Groups are read by walking routes.
+    fn read(&mut self, cx: &mut Context) {
+        black_box(cx.generation().plan().server_name(cx.arrival().server));
+        self.rendered.clear();
+        self.placeholder.render(cx, &mut self.rendered);
+        black_box(self.rendered.as_slice());
+        assert!(cx.variable(self.variable).is_none(), "nothing is left of the exchange before");
+        black_box(cx.arrival().at);
+        black_box(cx.original().target().as_str());
+        black_box(cx.uuid());
+    }
+}
+
+/// Leaves something in every place that an exchange has.
+struct Dirty {
+    variable: VarId,
+    value: Template,
+}
+
+impl Dirty {
+    fn make(_: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
+        Ok(Box::new(Self {
+            variable: build.variable("note"),
+            value: build.template("{http.request.uri} by {http.request.uuid}"),
+        }))
+    }
+}
+
+impl Handler for Dirty {
+    fn enter(&self, cx: &mut Context) -> Step {
+        cx.set_variable(self.variable, &self.value);
+        cx.set_target("/else%77here?x=y").expect("a good target");
+        cx.head_mut().fields_mut().insert(names::ACCEPT, FieldValue::from_static("*/*"));
+        cx.response_mut().set(names::CACHE_CONTROL, FieldValue::from_static("no-store"));
+        cx.set_fault(Fault::status(StatusCode::NOT_FOUND));
+        drop(cx.take_body());
+        Step::Next
+    }
+}
+
+struct Pass;
+
+impl Handler for Pass {
+    fn enter(&self, _: &mut Context) -> Step {
+        Step::Next
+    }
+}

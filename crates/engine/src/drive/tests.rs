@@ -1,0 +1,331 @@
+//! The driver over a machine of two streams and a wire in memory: what the trait promises to protocols that carry several
+//! exchanges at once. Nothing here runs a reactor; a turn is a call.
+
+mod pair;
+mod wire;
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Wake, Waker};
+
+use causeway_pipeline::build::ServerSpec;
+use causeway_pipeline::{
+    BodyStream, Build, Context, Generation, Handler, HeadLimits, ListenAddress, ListenerSpec, Outcome, Registry,
+    RequestBody, Response, Step, Timeouts, Worker,
+};
+use futures_channel::oneshot;
+use serde_json::json;
+
+use super::*;
+use crate::access::AccessWriter;
+use crate::blocking::{BlockingPool, BlockingSpec};
+use crate::worker::Load;
+use pair::Pair;
+use wire::{Wire, WireEnd};
+
+/// What lets a waiting handler go on, and how often it was polled.
+type Held = (oneshot::Sender<()>, Rc<Cell<u32>>);
+
+thread_local! {
+    /// Handlers that wait, in the order in which they began.
+    static HELD: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
+    /// How exchanges ended: target and outcome.
+    static ENDED: RefCell<Vec<(String, Outcome)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Does what the path's first segment says.
+struct ByPath;
+
+impl Handler for ByPath {
+    fn enter(&self, cx: &mut Context) -> Step {
+        let path = String::from_utf8(cx.path().to_vec()).unwrap();
+        let mut segments = path.split('/').skip(1);
+        match segments.next() {
+            Some("fixed") => Step::Respond(Response::chunk(StatusCode::OK, cx.chunk(b"fixed"))),
+            Some("stream") => {
+                let left = segments.next().unwrap().parse().unwrap();
+                let stream = Blocks { worker: Rc::clone(cx.worker()), left };
+                Step::Respond(Response::stream(StatusCode::OK, stream))
+            }
+            Some("hold") => {
+                let (go, mut held) = oneshot::channel::<()>();
+                let polls = Rc::new(Cell::new(0));
+                HELD.with_borrow_mut(|all| all.push((go, Rc::clone(&polls))));
+                let wait = poll_fn(move |task| {
+                    polls.set(polls.get() + 1);
+                    Pin::new(&mut held).poll(task)
+                });
+                cx.wait(wait, |cx, _| Step::Respond(Response::chunk(StatusCode::OK, cx.chunk(b"released"))))
+            }
+            Some("echo") => Step::Respond(Response::stream(StatusCode::OK, Echo(cx.take_body().unwrap()))),
+            Some("abort") => Step::Abort,
+            other => panic!("no such behaviour: {other:?}"),
+        }
+    }
+
+    fn end(&self, cx: &Context, outcome: &Outcome) {
+        ENDED.with_borrow_mut(|ended| ended.push((cx.original().target().as_str().to_owned(), *outcome)));
+    }
+}
+
+struct Blocks {
+    worker: Rc<dyn Worker>,
+    left: usize,
+}
+
+impl BodyStream for Blocks {
+    fn poll_frame(&mut self, _: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        let block = self.worker.take_block();
+        let len = self.left.min(block.capacity());
+        self.left -= len;
+        Poll::Ready(Some(Ok(Frame::Chunk(block.freeze(0..len)))))
+    }
+}
+
+struct Echo(RequestBody);
+
+impl BodyStream for Echo {
+    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+        self.0.poll_frame(task)
+    }
+}
+
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection that is polled by hand.
+struct Bench {
+    core: Rc<Core>,
+    connection: Connection<WireEnd, Pair>,
+    wire: Rc<RefCell<Wire>>,
+    wakes: Arc<Wakes>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let (sink, _writer) = AccessWriter::start(std::io::sink()).unwrap();
+        let core =
+            Core::new(90, 32 * 1024, BlockingPool::new(BlockingSpec::default()), Arc::new(Load::default()), sink);
+        core.load.connections.fetch_add(1, Ordering::Relaxed);
+        let mut registry = Registry::default();
+        registry.handler("by_path", |_, _| Ok(Box::new(ByPath)));
+        let mut build = Build::new(&registry);
+        let routes = json!([{"handle": [{"handler": "by_path"}]}]);
+        let spec = ServerSpec { name: "test", routes: &routes, errors: None, access_log: false };
+        let server = build.server(&spec).unwrap();
+        let worker: Rc<dyn Worker> = core.clone();
+        core.set_generation(Generation::new(Arc::new(build.finish()), &worker));
+        let plan = ListenerPlan::new(&ListenerSpec {
+            address: ListenAddress { host: None, port: 0 },
+            server,
+            timeouts: Timeouts::default(),
+            head: HeadLimits::default(),
+        });
+        let wire = Rc::new(RefCell::new(Wire::default()));
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
+        let end = WireEnd(Rc::clone(&wire));
+        let connection = Connection::new(Rc::clone(&core), plan, end, Pair::default(), nowhere, nowhere);
+        HELD.with_borrow_mut(Vec::clear);
+        ENDED.with_borrow_mut(Vec::clear);
+        Self { core, connection, wire, wakes: Arc::default() }
+    }
+
+    /// The peer sends these frames.
+    fn sends(&self, frames: &[Vec<u8>]) {
+        self.wire.borrow_mut().inbound.extend(frames.concat());
+    }
+
+    /// Polls the connection once, and again while it wakes itself.
+    fn turn(&mut self) -> Poll<()> {
+        let waker = Waker::from(Arc::clone(&self.wakes));
+        for _ in 0..1000 {
+            self.wakes.0.store(0, Ordering::Relaxed);
+            let done = Pin::new(&mut self.connection).poll(&mut Task::from_waker(&waker));
+            if done.is_ready() || self.wakes.0.load(Ordering::Relaxed) == 0 {
+                return done;
+            }
+        }
+        panic!("the connection wakes itself without end");
+    }
+
+    /// What the machine was told and said since this was last asked.
+    fn log(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.connection.machine.log)
+    }
+
+    fn ended(&self) -> Vec<(String, Option<u16>, Ending)> {
+        ENDED.with_borrow_mut(|ended| {
+            ended.drain(..).map(|(target, o)| (target, o.status.map(StatusCode::as_u16), o.ending)).collect()
+        })
+    }
+
+    fn release_held(&self, at: usize) -> Rc<Cell<u32>> {
+        let (go, polls) = HELD.with_borrow_mut(|held| held.remove(at));
+        go.send(()).unwrap();
+        polls
+    }
+}
+
+fn complete(target: &str) -> (String, Option<u16>, Ending) {
+    (target.to_owned(), Some(200), Ending::Complete)
+}
+
+#[test]
+fn two_exchanges_open_at_once() {
+    let mut bench = Bench::new();
+    bench.sends(&[pair::head(1, "/hold"), pair::end(1), pair::head(2, "/fixed"), pair::end(2)]);
+    assert!(bench.turn().is_pending());
+    assert_eq!(bench.log(), ["2 head 200", "2 data 5", "2 finish"], "the second does not wait for the first");
+    assert_eq!(bench.ended(), [complete("/fixed")]);
+    bench.release_held(0);
+    assert!(bench.turn().is_pending());
+    assert_eq!(bench.log(), ["1 head 200", "1 data 8", "1 finish"]);
+    assert_eq!(bench.ended(), [complete("/hold")]);
+}
+
+#[test]
+fn a_stream_without_window_waits_while_the_other_goes_on() {
+    let mut bench = Bench::new();
+    bench.connection.machine.windows = [1, 1_000_000];
+    bench.sends(&[pair::head(1, "/stream/100000"), pair::end(1), pair::head(2, "/stream/300000"), pair::end(2)]);
+    assert!(bench.turn().is_pending());
+    let log = bench.log();
+    let sent = |log: &[String], stream: &str| -> usize {
+        let data = format!("{stream} data ");
+        log.iter().filter_map(|line| line.strip_prefix(&data)).map(|len| len.parse::<usize>().unwrap()).sum()
+    };
+    assert_eq!(sent(&log, "1"), 32 * 1024, "one block, which used its window up");
+    assert_eq!(sent(&log, "2"), 300_000);
+    assert_eq!(bench.ended(), [complete("/stream/300000")]);
+    let first = |stream: &str| log.iter().position(|line| line.starts_with(&format!("{stream} data"))).unwrap();
+    let finish = log.iter().position(|line| line == "2 finish").unwrap();
+    assert!(first("1") < finish && first("2") < finish, "both had their turn before either was through");
+
+    bench.sends(&[pair::window(1, 250), pair::window(1, 250)]);
+    assert!(bench.turn().is_pending());
+    assert!(bench.log().is_empty(), "the window is still used up");
+    (0..400).for_each(|_| bench.sends(&[pair::window(1, 250)]));
+    assert!(bench.turn().is_pending());
+    assert_eq!(sent(&bench.log(), "1"), 100_000 - 32 * 1024);
+    assert_eq!(bench.ended(), [complete("/stream/100000")]);
+}
+
+#[test]
+fn a_wake_marks_its_slot_only() {
+    let mut bench = Bench::new();
+    bench.sends(&[pair::head(1, "/hold"), pair::end(1), pair::head(2, "/hold"), pair::end(2)]);
+    assert!(bench.turn().is_pending());
+    let first = HELD.with_borrow(|held| Rc::clone(&held[0].1));
+    assert_eq!(first.get(), 1);
+    let second = bench.release_held(1);
+    assert!(bench.wakes.0.load(Ordering::Relaxed) > 0, "the connection's task was woken");
+    assert!(bench.turn().is_pending());
+    assert_eq!((first.get(), second.get()), (1, 2), "only the exchange that was woken was polled");
+    assert_eq!(bench.ended(), [complete("/hold")]);
+}
+
+#[test]
+fn the_reset_of_one_stream_leaves_the_other() {
+    let mut bench = Bench::new();
+    bench.sends(&[pair::head(1, "/hold"), pair::end(1), pair::head(2, "/abort"), pair::end(2)]);
+    assert!(bench.turn().is_pending());
+    assert_eq!(bench.log(), ["2 reset"]);
+    assert_eq!(bench.ended(), [("/abort".to_owned(), None, Ending::Aborted)]);
+    bench.release_held(0);
+    assert!(bench.turn().is_pending());
+    assert_eq!(bench.ended(), [complete("/hold")]);
+}
+
+#[test]
+fn a_peers_fault_on_one_stream_leaves_the_other() {
+    let mut bench = Bench::new();
+    bench.sends(&[pair::head(1, "/echo"), pair::data(1, 3), pair::head(2, "/hold"), pair::end(2)]);
+    assert!(bench.turn().is_pending());
+    assert_eq!(bench.log(), ["1 head 200", "1 data 3", "1 release 3"]);
+    bench.sends(&[pair::fault(1)]);
+    assert!(bench.turn().is_pending());
+    assert_eq!(bench.ended(), [("/echo".to_owned(), Some(200), Ending::BodyFailed)]);
+    bench.release_held(0);
+    assert!(bench.turn().is_pending());
+    assert_eq!(bench.ended(), [complete("/hold")]);
+}
+
+#[test]
+fn octets_go_back_to_the_window_when_they_were_taken_or_thrown_away() {
+    let mut bench = Bench::new();
+    bench.sends(&[pair::head(1, "/hold"), pair::data(1, 100), pair::head(2, "/fixed"), pair::data(2, 50)]);
+    assert!(bench.turn().is_pending());
+    let log = bench.log();
+    assert!(log.contains(&"2 release 50".to_owned()), "nobody wants it: {log:?}");
+    assert!(!log.iter().any(|line| line.starts_with("1 release")), "somebody may still want it: {log:?}");
+    bench.sends(&[pair::end(2)]);
+    assert!(bench.turn().is_pending());
+    assert_eq!(bench.ended(), [complete("/fixed")]);
+}
+
+#[test]
+fn an_exchange_is_over_when_the_kernel_has_its_answer() {
+    let mut bench = Bench::new();
+    bench.wire.borrow_mut().room = 0;
+    bench.sends(&[pair::head(1, "/fixed"), pair::end(1)]);
+    assert!(bench.turn().is_pending());
+    assert_eq!(bench.log(), ["1 head 200", "1 data 5", "1 finish"]);
+    assert_eq!((bench.connection.exchanges.len(), bench.ended()), (1, vec![]), "queued, not written");
+    assert!(bench.connection.output.is_some());
+    bench.wire.borrow_mut().room = 3;
+    assert!(bench.turn().is_pending());
+    assert_eq!(bench.ended(), [], "written in part");
+    bench.wire.borrow_mut().room = usize::MAX;
+    assert!(bench.turn().is_pending());
+    assert_eq!(bench.ended(), [complete("/fixed")]);
+    let connection = &bench.connection;
+    assert!(connection.exchanges.capacity() == 0 && connection.output.is_none(), "an idle connection holds nothing");
+}
+
+#[test]
+fn a_slot_serves_one_exchange_after_another() {
+    let mut bench = Bench::new();
+    // A slot is told from others by where its waker lies.
+    let mut first = bench.core.take_resting();
+    let place = first.wake.waker().data();
+    first.spare.head_mut().set_target("/left/over").unwrap();
+    first.spare.head_mut().clear();
+    bench.core.put_resting(first);
+    for round in 0..50 {
+        bench.sends(&[pair::head(1, "/fixed"), pair::end(1)]);
+        assert!(bench.turn().is_pending());
+        assert_eq!(bench.ended(), [complete("/fixed")], "round {round}");
+    }
+    let mut slots: Vec<_> = (0..3).map(|_| bench.core.take_resting()).collect();
+    assert!(slots[..2].iter().any(|slot| slot.wake.waker().data() == place), "two slots served fifty exchanges");
+    assert!(slots.iter_mut().all(|slot| slot.spare.head_mut().target().as_str() != "/fixed"), "what rests is empty");
+}
+
+#[test]
+fn a_connection_that_goes_ends_its_exchanges() {
+    let mut bench = Bench::new();
+    bench.sends(&[pair::head(1, "/hold"), pair::end(1), pair::head(2, "/echo"), pair::data(2, 3)]);
+    assert!(bench.turn().is_pending());
+    let Bench { core, connection, .. } = bench;
+    drop(connection);
+    assert!(HELD.with_borrow(|held| held[0].0.is_canceled()), "the wait was dropped");
+    let gone = |target: &str, status| (target.to_owned(), status, Ending::PeerGone);
+    let ended: Vec<_> = ENDED.with_borrow_mut(|ended| {
+        ended.drain(..).map(|(target, o)| (target, o.status.map(StatusCode::as_u16), o.ending)).collect()
+    });
+    assert_eq!(ended, [gone("/hold", None), gone("/echo", Some(200))]);
+    assert_eq!(core.load.connections.load(Ordering::Relaxed), 0);
+    core.close();
+}

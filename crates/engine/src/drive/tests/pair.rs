@@ -1,0 +1,140 @@
+//! A machine of two streams with a window each. A frame is its kind, its stream, a length, and that many octets.
+
+use causeway_message::{Chunk, FieldMap, Head, ResponseHead, StatusCode, StreamId, WriteList};
+
+use crate::machine::{BodyLength, Event, Framing, Machine, WaitsFor};
+
+fn frame(kind: u8, stream: u8, octets: &[u8]) -> Vec<u8> {
+    let len = u8::try_from(octets.len()).expect("a short frame");
+    [&[kind, stream, len], octets].concat()
+}
+
+pub(super) fn head(stream: u8, target: &str) -> Vec<u8> {
+    frame(b'H', stream, target.as_bytes())
+}
+
+pub(super) fn data(stream: u8, len: usize) -> Vec<u8> {
+    frame(b'D', stream, &vec![b'd'; len])
+}
+
+pub(super) fn end(stream: u8) -> Vec<u8> {
+    frame(b'E', stream, b"")
+}
+
+/// The peer breaks one stream's framing.
+pub(super) fn fault(stream: u8) -> Vec<u8> {
+    frame(b'F', stream, b"")
+}
+
+/// The stream may carry that many octets more.
+pub(super) fn window(stream: u8, octets: u8) -> Vec<u8> {
+    frame(b'W', stream, &[octets])
+}
+
+pub(super) struct Pair {
+    /// Octets that streams 1 and 2 may still carry; a chunk may pass it, then nothing follows before it has grown.
+    pub(super) windows: [i64; 2],
+    pub(super) log: Vec<String>,
+}
+
+impl Default for Pair {
+    fn default() -> Self {
+        Self { windows: [i64::MAX / 2; 2], log: Vec::new() }
+    }
+}
+
+impl Pair {
+    fn note(&mut self, stream: StreamId, words: &str) {
+        self.log.push(format!("{} {words}", stream.0));
+    }
+
+    fn window_mut(&mut self, stream: StreamId) -> &mut i64 {
+        &mut self.windows[stream.0 as usize - 1]
+    }
+}
+
+impl Machine for Pair {
+    const FLOW_CONTROLLED: bool = true;
+
+    fn waits_for(&self) -> WaitsFor {
+        WaitsFor::KeepAlive
+    }
+
+    fn wants_close(&self) -> bool {
+        false
+    }
+
+    fn writable(&self, stream: StreamId) -> bool {
+        self.windows[stream.0 as usize - 1] > 0
+    }
+
+    fn handle_octets(&mut self, octets: &[u8], head: &mut Head, _: &mut WriteList) -> (usize, Option<Event>) {
+        let &[kind, stream, len, ref rest @ ..] = octets else { return (0, None) };
+        let Some(octets) = rest.get(..usize::from(len)) else { return (0, None) };
+        let stream = StreamId(u32::from(stream));
+        let event = match kind {
+            b'H' => {
+                head.clear();
+                head.set_target(std::str::from_utf8(octets).expect("a test's target")).expect("a test's target");
+                Some(Event::Head { stream, body: BodyLength::Chunked, upgrade: false })
+            }
+            b'D' => Some(Event::Data { stream, range: 3..3 + octets.len() }),
+            b'E' => Some(Event::End { stream }),
+            b'F' => Some(Event::Fault { stream: Some(stream), status: StatusCode::BAD_REQUEST }),
+            b'W' => {
+                *self.window_mut(stream) += i64::from(octets[0]);
+                None
+            }
+            other => panic!("no such frame: {other}"),
+        };
+        (3 + octets.len(), event)
+    }
+
+    fn handle_eof(&mut self) -> Option<Event> {
+        None
+    }
+
+    fn handle_timeout(&mut self) -> Option<Event> {
+        None
+    }
+
+    fn drain(&mut self) {}
+
+    fn release(&mut self, stream: StreamId, octets: u32, _: &mut WriteList) {
+        self.note(stream, &format!("release {octets}"));
+    }
+
+    fn send_continue(&mut self, _: StreamId, _: &mut WriteList) {}
+
+    fn send_informational(&mut self, stream: StreamId, status: StatusCode, _: &FieldMap, _: &mut WriteList) {
+        self.note(stream, &format!("inform {}", status.as_u16()));
+    }
+
+    fn send_head(&mut self, stream: StreamId, head: &ResponseHead, _: Framing, _: &[u8; 29], out: &mut WriteList) {
+        self.note(stream, &format!("head {}", head.status().as_u16()));
+        out.put(b"head");
+    }
+
+    fn send(&mut self, stream: StreamId, chunk: Chunk, out: &mut WriteList) {
+        self.note(stream, &format!("data {}", chunk.len()));
+        *self.window_mut(stream) -= chunk.len() as i64;
+        out.put_chunk(chunk);
+    }
+
+    fn send_trailers(&mut self, stream: StreamId, _: &FieldMap, _: &mut WriteList) {
+        self.note(stream, "trailers");
+    }
+
+    fn finish(&mut self, stream: StreamId, out: &mut WriteList) {
+        self.note(stream, "finish");
+        out.put(b"finish");
+    }
+
+    fn refuse(&mut self, stream: StreamId, status: StatusCode, _: &[u8; 29], _: &mut WriteList) {
+        self.note(stream, &format!("refuse {}", status.as_u16()));
+    }
+
+    fn reset(&mut self, stream: StreamId, _: &mut WriteList) {
+        self.note(stream, "reset");
+    }
+}
