@@ -68,10 +68,11 @@ pub(crate) fn serve(
     flags: &ServeFlags,
 ) -> anyhow::Result<()> {
     log_to_stderr(verbosity);
-    raise_descriptor_limit();
+    let descriptors = raise_descriptor_limit();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = flags.workers.map_or(cores, usize::from);
     let grace = flags.grace.map_or(loaded.grace, Duration::from_secs);
+    tracing::debug!(workers, grace_s = grace.as_secs(), ?descriptors, "starting with these bounds");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     runtime.block_on(async {
         // Before the first line is out, so that whoever waits for it may signal at once.
@@ -189,9 +190,10 @@ fn log_to_stderr(verbosity: Verbosity) {
 }
 
 /// Every connection is a descriptor: the soft limit, often 1024, is raised to the hard one. Where that is refused, accepting
-/// pauses when they run out.
-fn raise_descriptor_limit() {
+/// pauses when they run out. Says what holds then; `None` is no limit.
+fn raise_descriptor_limit() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    getrlimit(Resource::Nofile).current
 }

@@ -119,7 +119,8 @@ fn syntax_is_one_thing_serving_another() {
 #[test]
 fn mistakes_in_caddys_words_too() {
     let folder = Folder::with(&[("Caddyfile", ":8080 {\n\trespnd hi\n}\n")]);
-    let line = "Error: Caddyfile:2:2: unrecognized directive: respnd (did you mean \"respond\"?); expected a directive\n";
+    let line =
+        "Error: Caddyfile:2:2: unrecognized directive: respnd (did you mean \"respond\"?); expected a directive\n";
     let adapt = folder.output(&["adapt"]);
     let both = format!("{line}Caddyfile:2: unrecognized directive: respnd\n");
     assert_eq!((adapt.status.code(), &*String::from_utf8_lossy(&adapt.stderr)), (Some(1), &*both));
@@ -157,9 +158,11 @@ fn version_and_help() {
             assert!(text.lines().any(|line| line.trim_start().starts_with(command)), "{arguments:?}: {command}");
         }
     }
-    for (arguments, flag) in
-        [(&["help", "run"][..], "--envfile"), (&["file-server", "--help"], "--browse"), (&["respond", "-h"], "--header")]
-    {
+    for (arguments, flag) in [
+        (&["help", "run"][..], "--envfile"),
+        (&["file-server", "--help"], "--browse"),
+        (&["respond", "-h"], "--header"),
+    ] {
         assert!(stdout(folder.output(arguments)).contains(flag), "{arguments:?}");
     }
 }

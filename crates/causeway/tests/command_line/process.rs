@@ -137,7 +137,20 @@ pub(crate) struct Server {
 
 impl Server {
     #[track_caller]
-    pub(crate) fn start(mut command: Command) -> Self {
+    pub(crate) fn start(command: Command) -> Self {
+        let mut server = Self::spawn(command);
+        server.first_line = server.line_with("Causeway serves ");
+        let urls = server.first_line.split("http://").skip(1);
+        let ports = urls.map(|url| {
+            let address = url.split([' ', ',', ';']).next().unwrap();
+            address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(80)
+        });
+        server.ports = ports.collect();
+        server
+    }
+
+    /// Without waiting for anything.
+    pub(crate) fn spawn(mut command: Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (sender, lines) = channel();
@@ -148,15 +161,7 @@ impl Server {
                 let _ = sender.send(line.unwrap());
             }
         });
-        let mut server = Self { child, lines, first_line: String::new(), ports: Vec::new() };
-        server.first_line = server.line_with("Causeway serves ");
-        let urls = server.first_line.split("http://").skip(1);
-        let ports = urls.map(|url| {
-            let address = url.split([' ', ',', ';']).next().unwrap();
-            address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(80)
-        });
-        server.ports = ports.collect();
-        server
+        Self { child, lines, first_line: String::new(), ports: Vec::new() }
     }
 
     /// The port that the kernel chose.

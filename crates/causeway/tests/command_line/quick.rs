@@ -94,7 +94,7 @@ fn access_log() {
     ] {
         let folder = Folder::with(&[("a\"b.txt", "hello\n")]);
         let mut server = folder.start(arguments);
-        send(server.port(), "GET /a%22b.txt?q=\"1\"", &["Host: example.com:8080"]);
+        send(server.port(), "GET /a%22b.txt?q=1", &["Host: example.com:8080"]);
         let line = server.line_with("handled request");
         let [time, level, logger, words, json] = line.split('\t').collect::<Vec<_>>()[..] else { panic!("{line}") };
         let shape: String = time.chars().map(|char| if char.is_ascii_digit() { '0' } else { char }).collect();
@@ -104,7 +104,7 @@ fn access_log() {
         let request = &record["request"];
         assert_eq!((&request["remote_ip"], &request["proto"]), (&"127.0.0.1".into(), &"HTTP/1.1".into()));
         assert_eq!((&request["method"], &request["host"]), (&"GET".into(), &"example.com:8080".into()));
-        assert_eq!(request["uri"], "/a%22b.txt?q=\"1\"");
+        assert_eq!(request["uri"], "/a%22b.txt?q=1");
         assert!(request["remote_port"].as_str().is_some_and(|port| port.parse::<u16>().is_ok()), "{record}");
         assert_eq!((&record["status"], &record["size"], &record["bytes_read"]), (&200.into(), &6.into(), &0.into()));
         assert!(record["duration"].as_f64().is_some_and(|seconds| seconds < 20.0), "{record}");

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
-use crate::client::{get, send};
+use crate::client::get;
 use crate::process::{Folder, Server};
 
 /// On a port that the kernel chooses.
@@ -115,12 +115,16 @@ fn workers() {
 
 #[test]
 fn debug_by_flag_or_by_global_option() {
-    for (flags, caddyfile) in [(&["run", "-v"][..], CADDYFILE), (&["run"], "{\n\tdebug\n}\n:0\nrespond hi\n")] {
-        let folder = Folder::with(&[("Caddyfile", caddyfile)]);
-        let mut server = folder.start(flags);
-        // The peer's mistakes are told at this level only.
-        let answer = send(server.port(), "GET /", &["Host: localhost", "No colon"]);
-        assert_eq!(answer.status, 400);
-        server.line_with("DEBUG");
+    let quiet = Folder::with(&[("Caddyfile", CADDYFILE)]);
+    let loud = Folder::with(&[("Caddyfile", "{\n\tdebug\n}\n:0\nrespond hi\n")]);
+    for (folder, flags, first_is_debug) in [
+        (&quiet, &["run", "-v"][..], true),
+        (&quiet, &["run", "--debug"], true),
+        (&loud, &["run"], true),
+        (&quiet, &["run"], false),
+    ] {
+        let mut server = Server::spawn(folder.command(flags));
+        let first = server.next_line();
+        assert_eq!(first.contains("DEBUG") && first.contains("starting"), first_is_debug, "{flags:?}: {first}");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
@@ -28,8 +29,13 @@ fn either_signal_lets_answers_end() {
         let folder = Folder::new();
         let (mut server, mut stream) = busy(&folder, &[]);
         server.signal(signal);
+        let begun = Instant::now();
         server.line_with("Stopping: requests have 10 s to end");
-        assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).is_err(), "it accepts while it stops");
+        // Nobody new gets in, now or in a moment.
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).is_ok() {
+            assert!(begun.elapsed() < Duration::from_secs(5), "it accepts while it stops");
+            std::thread::sleep(Duration::from_millis(5));
+        }
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap();
         let body = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
@@ -112,10 +118,12 @@ fn nothing_is_half_started() {
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let [taken_port, free_port] = [&taken, &free].map(|listener| listener.local_addr().unwrap().port());
     drop(free);
-    let caddyfile = format!("http://127.0.0.1:{free_port}, http://127.0.0.1:{taken_port} {{\n\tbind 127.0.0.1\n\trespond hi\n}}\n");
+    let caddyfile =
+        format!("http://127.0.0.1:{free_port}, http://127.0.0.1:{taken_port} {{\n\tbind 127.0.0.1\n\trespond hi\n}}\n");
     let folder = Folder::with(&[("Caddyfile", &caddyfile)]);
     let failed = folder.output(&["run"]);
-    let want = format!("Error: Caddyfile: listening on 127.0.0.1:{taken_port}: the port is in use by another program\n");
+    let want =
+        format!("Error: Caddyfile: listening on 127.0.0.1:{taken_port}: the port is in use by another program\n");
     assert_eq!((failed.status.code(), &*String::from_utf8(failed.stderr).unwrap()), (Some(1), &*want));
     TcpListener::bind((Ipv4Addr::LOCALHOST, free_port)).unwrap();
 }

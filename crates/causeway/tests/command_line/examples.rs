@@ -1,0 +1,185 @@
+//! Every Caddyfile under `examples/` does what its comment says.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+
+use crate::client::{connect, get, send};
+use crate::process::{Folder, Server};
+
+const LOCALHOST: &str = "Host: localhost";
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").canonicalize().unwrap()
+}
+
+/// Serves an example on a port that the kernel chooses.
+#[track_caller]
+fn start(folder: &Folder, example: &str, variables: &[(&str, &str)]) -> Server {
+    let mut command = folder.command(&["run", "--adapter", "caddyfile", "--config"]);
+    command.arg(examples().join(example)).env("PORT", "0").env("ROOT", examples().join("static-site/site"));
+    command.env_remove("USER_NAME").envs(variables.iter().copied());
+    Server::start(command)
+}
+
+/// Asks an example and compares status and body.
+#[track_caller]
+fn check(example: &str, cases: &[(&str, &[&str], u16, &str)]) {
+    let folder = Folder::new();
+    let server = start(&folder, example, &[]);
+    for (line, fields, status, body) in cases {
+        let answer = send(server.port(), line, &[&[LOCALHOST], *fields].concat());
+        assert_eq!((answer.status, &*answer.body), (*status, *body), "{example}: {line} {fields:?}");
+    }
+}
+
+/// A new example needs a test below; this one notices when it has none.
+#[test]
+fn each_of_them_is_tested() {
+    let mut names: Vec<_> = std::fs::read_dir(examples())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !name.ends_with(".md"))
+        .collect();
+    names.sort_unstable();
+    let tested = [
+        "errors.caddyfile",
+        "headers.caddyfile",
+        "hello.caddyfile",
+        "matchers.caddyfile",
+        "placeholders.caddyfile",
+        "routes.caddyfile",
+        "sites.caddyfile",
+        "static-site",
+    ];
+    assert_eq!(names, tested);
+}
+
+#[test]
+fn hello() {
+    check(
+        "hello.caddyfile",
+        &[("GET /", &[], 200, "Hello, 127.0.0.1!\n"), ("PUT /x", &[], 200, "Hello, 127.0.0.1!\n")],
+    );
+}
+
+#[test]
+fn static_site() {
+    check(
+        "static-site/Caddyfile",
+        &[
+            ("GET /notes/first.txt", &[], 200, "The first note.\n"),
+            ("GET /drafts/third.txt", &[], 404, ""),
+            ("GET /notes", &[], 308, ""),
+        ],
+    );
+    let folder = Folder::new();
+    let server = start(&folder, "static-site/Caddyfile", &[]);
+    assert!(get(server.port(), "/").body.contains("<title>Causeway</title>"), "the index file");
+    let listing = get(server.port(), "/notes/");
+    assert_eq!(listing.field("Content-Type").as_deref(), Some("text/html; charset=utf-8"));
+    assert!(listing.body.contains("first.txt") && listing.body.contains("second.txt"), "{}", listing.body);
+}
+
+#[test]
+fn headers() {
+    let folder = Folder::new();
+    let server = start(&folder, "headers.caddyfile", &[]);
+    for (path, cache) in [("/", "max-age=3600"), ("/api/x", "no-store")] {
+        let answer = get(server.port(), path);
+        assert_eq!((answer.status, &*answer.body), (200, "see my fields\n"));
+        for (name, value) in [
+            ("X-Content-Type-Options", Some("nosniff")),
+            ("Referrer-Policy", Some("no-referrer")),
+            ("Link", Some("</style.css>; rel=preload")),
+            ("Server", None),
+            ("Cache-Control", Some(cache)),
+        ] {
+            assert_eq!(answer.field(name).as_deref(), value, "{path}: {name}");
+        }
+    }
+}
+
+#[test]
+fn matchers() {
+    check(
+        "matchers.caddyfile",
+        &[
+            ("GET /", &[], 200, "orders\n"),
+            ("GET /", &["User-Agent: some-bot/1"], 403, "no robots\n"),
+            ("POST /orders?dry=yes", &[], 200, "nothing was ordered\n"),
+            ("PUT /orders/1?dry=yes", &[], 200, "nothing was ordered\n"),
+            ("GET /orders?dry=yes", &[], 200, "orders\n"),
+            ("POST /orders?dry=no", &[], 200, "orders\n"),
+            ("GET /nope", &[], 404, "there is nothing here\n"),
+        ],
+    );
+}
+
+#[test]
+fn sites() {
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let status_port = free.local_addr().unwrap().port();
+    drop(free);
+    let folder = Folder::new();
+    let server = start(&folder, "sites.caddyfile", &[("STATUS_PORT", &status_port.to_string())]);
+    assert_eq!(server.ports.len(), 2, "{}", server.first_line);
+    let port = *server.ports.iter().find(|port| **port != status_port).unwrap();
+    for (host, status, body) in [
+        ("blog.localhost", 200, "the blog\n"),
+        ("WWW.blog.localhost:8080", 200, "the blog\n"),
+        ("shop.localhost", 200, "some site called shop.localhost\n"),
+        ("example.com", 404, "no site of this name\n"),
+    ] {
+        let answer = send(port, "GET /", &[&format!("Host: {host}")]);
+        assert_eq!((answer.status, &*answer.body), (status, body), "{host}");
+    }
+    assert_eq!(get(status_port, "/health").body, "fine\n");
+}
+
+#[test]
+fn errors() {
+    check(
+        "errors.caddyfile",
+        &[
+            ("GET /notes/first.txt", &[], 200, "The first note.\n"),
+            ("GET /no-such-page", &[], 404, "/no-such-page: 404 Not Found\n"),
+            ("GET /private/a", &[], 403, "/private/a: 403 Forbidden\n"),
+        ],
+    );
+}
+
+#[test]
+fn placeholders() {
+    let folder = Folder::new();
+    let server = start(&folder, "placeholders.caddyfile", &[("USER_NAME", "Ada")]);
+    let answer = send(server.port(), "GET /some/path?q=1", &["Host: a.example:81", "User-Agent: test"]);
+    let want = "Hello from Ada\nGET /some/path?q=1 on a.example:81 by test\npath /some/path, query q=1, over http\n";
+    assert_eq!(answer.body, want);
+    let uuid = answer.field("X-Request-Id").unwrap();
+    assert_eq!(uuid.split('-').map(str::len).collect::<Vec<_>>(), [8, 4, 4, 4, 12], "{uuid}");
+    let without = start(&folder, "placeholders.caddyfile", &[]);
+    assert!(get(without.port(), "/").body.starts_with("Hello from Causeway\n"));
+}
+
+#[test]
+fn routes() {
+    check(
+        "routes.caddyfile",
+        &[
+            ("GET /api/users", &[], 200, "API: /users\n"),
+            ("GET /start", &[], 200, "API: /start\n"),
+            ("GET /v1/a?b=c", &[], 200, "version 1: /a?b=c\n"),
+            ("GET /other", &[], 200, "everything else: /other\n"),
+        ],
+    );
+    let folder = Folder::new();
+    let server = start(&folder, "routes.caddyfile", &[]);
+    let moved = get(server.port(), "/old/page");
+    assert_eq!((moved.status, moved.field("Location").as_deref()), (301, Some("/new/")));
+    let mut stream = connect(server.port());
+    std::io::Write::write_all(&mut stream, b"GET /hang-up HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    // Closed or reset, but no octet of an answer.
+    let mut octets = Vec::new();
+    let _ = std::io::Read::read_to_end(&mut stream, &mut octets);
+    assert_eq!(octets, b"");
+}

@@ -1,0 +1,234 @@
+//! The operator's mistakes: one line on standard error, nothing on standard output, exit status 1, nothing left running.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::process::Folder;
+
+/// Runs what cannot work.
+#[track_caller]
+fn check(folder: &Folder, arguments: &[&str], want: &str) {
+    let output = folder.output(arguments);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(stderr, format!("Error: {want}\n"), "{arguments:?}");
+    assert_eq!((output.status.code(), &*output.stdout), (Some(1), &b""[..]), "{arguments:?}");
+}
+
+/// A Caddyfile is refused in the same words by `run` and `validate`.
+#[track_caller]
+fn check_caddyfile(caddyfile: &str, want: &str) {
+    let folder = Folder::with(&[("Caddyfile", caddyfile)]);
+    for command in ["validate", "run"] {
+        check(&folder, &[command], want);
+    }
+}
+
+#[test]
+fn in_a_caddyfile() {
+    for (caddyfile, want) in [
+        (
+            ":8080 {\n\theader A b\n\trespnd hi\n}\n",
+            "Caddyfile:3:2: unrecognized directive: respnd (did you mean \"respond\"?); expected a directive",
+        ),
+        (":8080 {\n\tfoobarbaz\n}\n", "Caddyfile:2:2: unrecognized directive: foobarbaz; expected a directive"),
+        (":8080 {\n\trespond hi\n", "Caddyfile:2:10: unexpected EOF, expecting '}'"),
+        (
+            ":8080\nrespond hi 200 300\n",
+            "Caddyfile:2:16: parsing caddyfile tokens for 'respond': wrong argument count or unexpected line ending after \
+             '300'",
+        ),
+        (
+            ":8080\nrespond hi {\n\tbdoy hi\n}\n",
+            "Caddyfile:3:2: parsing caddyfile tokens for 'respond': unrecognized subdirective 'bdoy'; expected body, close",
+        ),
+        (
+            "respond hi\n",
+            "Caddyfile:1:1: parsed 'respond' as a site address, but it is a known directive; directives must appear in a \
+             site block",
+        ),
+        ("", "Caddyfile:1:1: unexpected EOF, expecting a site address"),
+        (":80a\nrespond hi\n", "Caddyfile:1:1: invalid port '80a': expected a number"),
+        (":99999\nrespond hi\n", "Caddyfile:1:1: port 99999 is out of range; expected 0 to 65535"),
+    ] {
+        check_caddyfile(caddyfile, want);
+    }
+}
+
+#[test]
+fn what_is_not_built() {
+    for (caddyfile, want) in [
+        (":8080\nreverse_proxy :9000\n", "Caddyfile:2:1: directive 'reverse_proxy' is not built into this version"),
+        (":8080\nencode gzip\n", "Caddyfile:2:1: directive 'encode' is not built into this version"),
+        (":8080\ntls internal\n", "Caddyfile:2:1: directive 'tls' is not built into this version"),
+        (":8080\nlog\n", "Caddyfile:2:1: directive 'log' is not built into this version"),
+        (":8080\nfs other\n", "Caddyfile:2:1: directive 'fs' is not built into this version"),
+        ("{\n\temail a@b.c\n}\n", "Caddyfile:2:2: global option 'email' is not built into this version"),
+        // Only the plan knows these; the word's place is looked for in the text.
+        (
+            ":8080\n@a path_regexp ^/a\nrespond @a hi\n",
+            "Caddyfile:2:4: no matcher module 'path_regexp' is built into this version",
+        ),
+        (
+            ":8080\nbind unix//run/x\nrespond hi\n",
+            "Caddyfile:2:6: found 'unix//run/x', expected a TCP address: other networks are not built",
+        ),
+    ] {
+        check_caddyfile(caddyfile, want);
+    }
+}
+
+/// Never served in the clear instead.
+#[test]
+fn a_site_that_needs_tls() {
+    let words = |site: &str| {
+        format!("{site} needs TLS, which this version does not speak: write http://{site} or `auto_https off`")
+    };
+    check_caddyfile("example.com\nrespond hi\n", &format!("Caddyfile:1:1: {}", words("example.com")));
+    let two = "http://a.example {\n\trespond hi\n}\n\nb.example:8443 {\n\trespond hi\n}\n";
+    check_caddyfile(two, &format!("Caddyfile:5:1: {}", words("b.example")));
+    check_caddyfile(":443\nrespond hi\n", &format!("Caddyfile:1:1: {}", words(":443")));
+    let folder = Folder::new();
+    let want = "--domain example.com needs TLS, which this version does not speak: add --listen :80";
+    check(&folder, &["file-server", "--domain", "example.com"], want);
+}
+
+#[test]
+fn in_json() {
+    for (text, want) in [
+        ("{\"apps\": {", "config.json:1:10: EOF while parsing an object, expected JSON"),
+        ("{\n\t\"apps\": 1,\n}", "config.json:3:1: trailing comma, expected JSON"),
+        (
+            ":8080\nrespond hi\n",
+            "config.json:1:1: expected value, expected JSON; is it a Caddyfile? --adapter caddyfile",
+        ),
+        ("{\"aps\": {}}", "config.json: aps: unknown field `aps`, expected one of `admin`, `logging`, `apps`"),
+        (
+            "{\"apps\": {\"http\": {\"servers\": {\"s\": {\"listen\": [\":x\"]}}}}}",
+            "config.json: apps.http.servers.s.listen[0]: found ':x', expected [tcp/]host:port or [tcp/]host:first-last",
+        ),
+        (
+            "{\"admin\": {\"disabled\": false}}",
+            "config.json: admin: found 'settings', expected {\"disabled\": true}: the admin API is not built",
+        ),
+    ] {
+        let folder = Folder::with(&[("config.json", text)]);
+        for command in ["validate", "run", "adapt --validate"] {
+            let words: Vec<_> = command.split(' ').chain(["--config", "config.json"]).collect();
+            check(&folder, &words, want);
+        }
+    }
+}
+
+#[test]
+fn files_that_are_not_there() {
+    let folder = Folder::with(&[("octets", "")]);
+    folder.write("Caddyfile.octets", b":8080\nrespond \xff\n");
+    let nothing = "no configuration: there is no Caddyfile in this folder, and --config names no file";
+    for (arguments, want) in [
+        (&["validate"][..], nothing),
+        (&["adapt"], nothing),
+        (&["run", "--config", "nope"], "nope: reading the configuration: No such file or directory (os error 2)"),
+        (&["adapt", "--config", "nope"], "nope: reading the configuration: No such file or directory (os error 2)"),
+        (&["run", "--envfile", "nope"], "nope: reading the environment file: No such file or directory (os error 2)"),
+        (&["validate", "-c", "."], ".: reading the configuration: Is a directory (os error 21)"),
+        (&["validate", "-c", "Caddyfile.octets"], "Caddyfile.octets: found octets that are not UTF-8, expected text"),
+        (&["file-server", "--root", "nope"], "--root nope: No such file or directory (os error 2)"),
+        (&["file-server", "--root", "octets"], "--root octets: found a file, expected a folder"),
+        (
+            &["respond", "-l", "127.0.0.1:0", "--pidfile", "no/pid"],
+            "no/pid: writing the process id: No such file or directory (os error 2)",
+        ),
+    ] {
+        check(&folder, arguments, want);
+    }
+}
+
+#[test]
+fn an_environment_file_that_is_none() {
+    let folder = Folder::with(&[("Caddyfile", ":0\nrespond hi\n"), ("env", "A=1\nB\n")]);
+    check(&folder, &["run", "--envfile", "env"], "env: line 2: found 'B', expected NAME=value");
+}
+
+#[test]
+fn a_caddyfile_that_may_not_be_read() {
+    if rustix::process::geteuid().is_root() {
+        eprintln!("skipped: root may read every file");
+        return;
+    }
+    let folder = Folder::with(&[("Caddyfile", ":0\nrespond hi\n")]);
+    std::fs::set_permissions(folder.path("Caddyfile"), std::fs::Permissions::from_mode(0o000)).unwrap();
+    check(&folder, &["run"], "Caddyfile: reading the configuration: Permission denied (os error 13)");
+}
+
+#[test]
+fn in_flags() {
+    let folder = Folder::with(&[("Caddyfile", ":0\nrespond hi\n")]);
+    for (arguments, want) in [
+        (&["rnu"][..], "unrecognized subcommand 'rnu'; `causeway --help` lists what there is"),
+        (&["--nope"], "unexpected argument '--nope' found; `causeway --help` lists what there is"),
+        (
+            &["run", "--confg", "x"],
+            "unexpected argument '--confg' found; tip: a similar argument exists: '--config'; `causeway run --help` lists \
+             what there is",
+        ),
+        (&["run", "--watch"], "unexpected argument '--watch' found; `causeway run --help` lists what there is"),
+        (&["run", "extra"], "unexpected argument 'extra' found; `causeway run --help` lists what there is"),
+        (
+            &["run", "--config"],
+            "a value is required for '--config <FILE>' but none was supplied; `causeway run --help` lists what there is",
+        ),
+        (
+            &["run", "--workers", "0"],
+            "invalid value '0' for '--workers <N>': 0 is not in 1..=1024; `causeway run --help` lists what there is",
+        ),
+        (
+            &["file-server", "--file-limit", "3"],
+            "the following required arguments were not provided: --browse; `causeway file-server --help` lists what there \
+             is",
+        ),
+        (
+            &["respond", "--status", "99"],
+            "invalid value '99' for '--status <CODE>': 99 is not in 100..=999; `causeway respond --help` lists what there \
+             is",
+        ),
+        (&["run", "--adapter", "nginx"], "--adapter: found 'nginx', expected 'caddyfile' or 'json'"),
+        (&["respond", "--header", "none"], "--header: found 'none', expected \"Name: value\""),
+        (&["respond", "{{.Nope}}"], "the body: found '{{.Nope}}', expected {{.N}}, {{.Port}} or {{.Address}}"),
+        (&["run", "--listen", ":8081"], "--listen is for the welcome site; Caddyfile names its own addresses"),
+    ] {
+        check(&folder, arguments, want);
+    }
+}
+
+#[test]
+fn in_addresses() {
+    let folder = Folder::new();
+    let expected = "expected [tcp/]host:port or [tcp/]host:first-last";
+    for (arguments, place) in [
+        (&["run", "--listen", "8080"][..], "the welcome site: apps.http.servers.welcome"),
+        (&["respond", "--listen", "8080"], "respond --listen 8080: apps.http.servers.static0"),
+        (&["file-server", "--listen", "8080"], "file-server --listen 8080: apps.http.servers.static0"),
+    ] {
+        check(&folder, arguments, &format!("{place}.listen[0]: found '8080', {expected}"));
+    }
+    // RFC 5737 keeps these addresses out of every network.
+    check(
+        &folder,
+        &["respond", "--listen", "192.0.2.1:0"],
+        "listening on 192.0.2.1:0: this machine has no such address",
+    );
+}
+
+#[test]
+fn a_port_in_use() {
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let used = format!("listening on {address}: the port is in use by another program");
+    let folder = Folder::new();
+    for command in ["run", "file-server", "respond"] {
+        let hint = format!("; choose another with --listen, as in `causeway {command} --listen :8081`");
+        check(&folder, &[command, "--listen", &address], &format!("{used}{hint}"));
+    }
+    folder.write("Caddyfile", format!("http://{address} {{\n\tbind 127.0.0.1\n\trespond hi\n}}\n"));
+    check(&folder, &["run"], &format!("Caddyfile: {used}"));
+}
