@@ -38,6 +38,8 @@ pub fn lines(shop: &Workshop, seconds: f64) -> Result<Vec<Line>> {
 
 /// Runs all cases in rounds.
 pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record> {
+    // What is measured is what stood there at the start, whatever happens to the repository meanwhile.
+    let (date, commit) = (machine::date()?, machine::commit(&shop.root)?);
     let (rounds, seconds) = if quick { (3, 0.1) } else { (7, 0.5) };
     let lock = std::fs::read_to_string(shop.bench.join("Cargo.lock"))?;
     shop.versions.insert("httparse".to_owned(), workshop::locked(&lock, "httparse"));
@@ -55,8 +57,8 @@ pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record
     progress.end();
     Ok(Record {
         bench: "inprocess".to_owned(),
-        date: machine::date()?,
-        commit: machine::commit(&shop.root)?,
+        date,
+        commit,
         machine: Machine::here()?,
         arguments,
         versions: shop.versions.clone(),

@@ -106,6 +106,8 @@ struct Bench<'a> {
 
 /// Runs the bench and returns its record.
 pub fn run(shop: &mut Workshop, settings: &Settings) -> Result<Record> {
+    // What is measured is what stood there at the start, whatever happens to the repository meanwhile.
+    let (date, commit) = (machine::date()?, machine::commit(&shop.root)?);
     for scenario in &settings.scenarios {
         ensure!(SCENARIOS.contains(&scenario.as_str()), "no scenario is called {scenario:?}: {}", SCENARIOS.join(", "));
     }
@@ -132,8 +134,8 @@ pub fn run(shop: &mut Workshop, settings: &Settings) -> Result<Record> {
     bench.progress.end();
     Ok(Record {
         bench: "peers".to_owned(),
-        date: machine::date()?,
-        commit: machine::commit(&shop.root)?,
+        date,
+        commit,
         machine: Machine::here()?,
         arguments: settings.arguments.clone(),
         versions: shop.versions.clone(),

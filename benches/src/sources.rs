@@ -21,6 +21,8 @@ struct Extent {
 
 /// Runs all sources' benchmarks.
 pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record> {
+    // What is measured is what stood there at the start, whatever happens to the repository meanwhile.
+    let (date, commit) = (machine::date()?, machine::commit(&shop.root)?);
     let extent = if quick { Extent { rounds: 2, seconds: 0.5 } } else { Extent { rounds: 5, seconds: 2.0 } };
     // A round: the parsers, the preparing, four servers under two tools, Rack alone, and two servers under wrk.
     let planned = extent.rounds as f64 * 1000.0 * (5.0 + 11.0 * extent.seconds);
@@ -35,8 +37,8 @@ pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record
     progress.end();
     Ok(Record {
         bench: "sources".to_owned(),
-        date: machine::date()?,
-        commit: machine::commit(&shop.root)?,
+        date,
+        commit,
         machine: Machine::here()?,
         arguments,
         versions: shop.versions.clone(),
