@@ -74,12 +74,22 @@ struct Config {
     apps: Apps,
 }
 
-/// The admin API is not built: it may only be switched off.
+/// The admin API is not built: nothing of it can be set but that it is off.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Admin {
+    #[serde(default, rename = "disabled")]
+    _disabled: bool,
     #[serde(default)]
-    disabled: bool,
+    config: AdminConfig,
+}
+
+/// What the admin API would do with configurations; not to keep them is what happens.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct AdminConfig {
+    #[serde(default)]
+    persist: bool,
 }
 
 #[derive(Deserialize, Default)]
@@ -193,10 +203,10 @@ fn parse_duration(text: &str) -> Option<Duration> {
 pub fn load(json: &Value, registry: &Registry) -> Result<Loaded, LoadError> {
     let mut build = Build::new(registry);
     let config: Config = if json.is_null() { Config::default() } else { parse(json, &build)? };
-    if config.admin.is_some_and(|admin| !admin.disabled) {
-        let not_built =
-            |build: &mut Build<'_>| Err(build.refuse("settings", "{\"disabled\": true}: the admin API is not built"));
-        build.at("admin", not_built)?;
+    if config.admin.is_some_and(|admin| admin.config.persist) {
+        build.at("admin.config.persist", |build| {
+            Err::<(), _>(build.refuse("true", "false: the admin API is not built"))
+        })?;
     }
     if let Some(logging) = &config.logging {
         build.at("logging", |build| only_debug(logging, build))?;

@@ -12,6 +12,9 @@ use causeway_pipeline::Busy;
 /// How long a thread waits for work before it ends.
 const IDLE: Duration = Duration::from_secs(10);
 
+/// The threads' scheduling niceness: about a tenth of a worker's weight when both have work.
+const NICENESS: i32 = 10;
+
 type Job = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
@@ -70,6 +73,8 @@ impl BlockingPool {
     }
 
     fn serve(&self) {
+        // What may take long gives way to the workers, which must not. Where that is refused, they share evenly.
+        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS);
         let mut queue = self.lock();
         loop {
             if let Some(job) = queue.jobs.pop_front() {

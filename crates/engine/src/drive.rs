@@ -13,12 +13,12 @@ use std::future::Future;
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::ops::ControlFlow;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context as Task, Poll};
 use std::time::{Duration, Instant};
 
-use causeway_message::{StatusCode, WriteList};
+use causeway_message::WriteList;
 use causeway_pipeline::{Arrival, BodyFault, Ending, Frame};
 use causeway_progress::{Stamp, stage};
 
@@ -188,8 +188,9 @@ impl<T: Transport, M: Machine> Connection<T, M> {
                     return ControlFlow::Continue(());
                 }
             }
-            if round + 1 == ROUNDS_MAX {
-                task.waker().wake_by_ref();
+            if more || round + 1 == ROUNDS_MAX {
+                rest(task);
+                return ControlFlow::Continue(());
             }
         }
         ControlFlow::Continue(())
@@ -264,27 +265,17 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         let (peer, local) = self.ends.addresses();
         let arrival =
             Arrival { peer, local, scheme: self.plan.scheme, server: self.plan.server, at: clock::now(), upgrade };
-        match slot.spare.prepare(arrival, &self.core.generation()) {
-            Ok(cx) => {
-                let inbound = if body.is_empty() { Inbound::Over } else { Inbound::Open };
-                if inbound == Inbound::Over {
-                    cx.mailbox().complete();
-                }
-                if self.exchanges.capacity() == 0 {
-                    self.exchanges = self.core.take_table();
-                }
-                self.exchanges.push(Exchange::new(stream, cx, slot.wake, inbound));
-                if let Some(exchange) = self.exchanges.last_mut() {
-                    exchange.run(&mut self.machine, &self.core, task, out);
-                    exchange.look_at_body(&mut self.machine, out);
-                }
-            }
-            Err((spare, _)) => {
-                self.core.put_resting(Resting { spare, wake: slot.wake });
-                self.unclean = true;
-                self.machine.refuse(stream, StatusCode::BAD_REQUEST, &clock::date(), out);
-            }
+        let cx = slot.spare.prepare(arrival, &self.core.generation());
+        let inbound = if body.is_empty() { Inbound::Over } else { Inbound::Open };
+        if inbound == Inbound::Over {
+            cx.mailbox().complete();
         }
+        if self.exchanges.capacity() == 0 {
+            self.exchanges = self.core.take_table();
+        }
+        let exchange = self.exchanges.push_mut(Exchange::new(stream, cx, slot.wake, inbound));
+        exchange.run(&mut self.machine, &self.core, task, out);
+        exchange.look_at_body(&mut self.machine, out);
     }
 
     fn handle_event(&mut self, event: Event, slot: &mut Option<Resting>, task: &mut Task<'_>, out: &mut WriteList) {
@@ -382,26 +373,25 @@ impl<T: Transport, M: Machine> Connection<T, M> {
     }
 
     fn retire(&mut self, out: &mut WriteList) {
-        let mut at = 0;
-        while let Some(exchange) = self.exchanges.get(at) {
+        let Self { exchanges, machine, input, transport, core, unclean, .. } = self;
+        let closing = machine.wants_close();
+        let awaits_body = machine.waits_for() == WaitsFor::Body;
+        let over = |exchange: &mut Exchange| {
             // Behind the last answer nobody drains: what the peer still sends is the lingering close's.
-            let last =
-                self.machine.wants_close() && (exchange.discards() || self.machine.waits_for() != WaitsFor::Body);
+            let last = closing && (exchange.discards() || !awaits_body);
             let reading = exchange.inbound == Inbound::Open && exchange.ending == Ending::Complete && !last;
-            if !matches!(exchange.outbound, Outbound::Sent) || reading {
-                at += 1;
-                continue;
-            }
-            let exchange = self.exchanges.remove(at);
-            self.unclean |= exchange.inbound != Inbound::Over;
-            self.input.refresh();
+            matches!(exchange.outbound, Outbound::Sent) && !reading
+        };
+        for exchange in exchanges.extract_if(.., over) {
+            *unclean |= exchange.inbound != Inbound::Over;
+            input.refresh();
             if exchange.cut {
-                self.transport.reset_on_close();
+                transport.reset_on_close();
             }
             if exchange.inbound == Inbound::Failed {
-                self.machine.reset(exchange.stream, out);
+                machine.reset(exchange.stream, out);
             }
-            recycle(&self.core, exchange);
+            recycle(core, exchange);
         }
     }
 
@@ -573,6 +563,12 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             }
         }
     }
+}
+
+/// Lets others have their turn: the task goes on after the reactor was looked at. A plain wake would put it back in the run
+/// queue, and a queue that is never empty keeps the reactor, and so every other connection, waiting for many turns.
+fn rest(task: &mut Task<'_>) {
+    let _ = pin!(tokio::task::yield_now()).poll(task);
 }
 
 impl<T: Transport, M: Machine> Future for Connection<T, M> {

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 const TICK: Duration = Duration::from_millis(100);
 /// Buckets of the wheel; what lies farther is looked at once a turn (102 s).
 const BUCKETS: usize = 1024;
+/// Entries that an empty bucket keeps room for.
+const BUCKET_KEPT: usize = 64;
 /// No deadline.
 const NEVER: u32 = u32::MAX;
 
@@ -77,6 +79,7 @@ impl Wheel {
             for key in bucket.drain(..) {
                 self.look_at(key);
             }
+            bucket.shrink_to(BUCKET_KEPT);
             self.buckets[self.tick as usize % BUCKETS] = bucket;
             self.tick += 1;
         }

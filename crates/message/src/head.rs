@@ -95,6 +95,12 @@ impl Head {
         Target::of(self.text(self.target), self.parts)
     }
 
+    /// As [`Target::path_is_escaped`], without looking at the text.
+    #[must_use]
+    pub const fn path_is_escaped(&self) -> bool {
+        self.parts.escaped
+    }
+
     /// Sets the target; what stood there before stays in memory until [`Head::clear`] and counts in [`Head::octets`].
     /// On failure nothing changes.
     pub fn set_target(&mut self, target: &str) -> Result<(), BadTarget> {

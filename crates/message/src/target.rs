@@ -37,6 +37,8 @@ pub(crate) struct Parts {
     authority_at: u32,
     path_at: u32,
     path_end: u32,
+    // The path holds percent escapes.
+    pub(crate) escaped: bool,
 }
 
 /// A request target, taken apart. A view: copying it copies a few words.
@@ -78,6 +80,12 @@ impl<'a> Target<'a> {
         if path.is_empty() && self.parts.form == TargetForm::Absolute { "/" } else { path }
     }
 
+    /// Whether the path holds percent escapes; if not, decoding it changes nothing.
+    #[must_use]
+    pub const fn path_is_escaped(self) -> bool {
+        self.parts.escaped
+    }
+
     /// What follows the first '?'; `None` without one.
     #[must_use]
     pub fn query(self) -> Option<&'a str> {
@@ -103,9 +111,10 @@ impl Parts {
         let len = u32::try_from(text.len()).map_err(|_| BadTarget::Form)?;
         match text {
             [b'/', ..] => {
-                Ok(Self { form: TargetForm::Origin, authority_at: 0, path_at: 0, path_end: path_end(text, 0)? })
+                let (path_end, escaped) = path_end(text, 0)?;
+                Ok(Self { form: TargetForm::Origin, authority_at: 0, path_at: 0, path_end, escaped })
             }
-            b"*" => Ok(Self { form: TargetForm::Asterisk, authority_at: 0, path_at: 0, path_end: len }),
+            b"*" => Ok(Self { form: TargetForm::Asterisk, authority_at: 0, path_at: 0, path_end: len, escaped: false }),
             _ => Self::of_other(text),
         }
     }
@@ -121,10 +130,11 @@ impl Parts {
             if from == end || text[from] == b':' || !is_host_port(&text[from..end]) {
                 return Err(BadTarget::Authority);
             }
-            let path_end = path_end(text, end)?;
-            Ok(Self { form: TargetForm::Absolute, authority_at: from as u32, path_at: end as u32, path_end })
+            let (path_end, escaped) = path_end(text, end)?;
+            let (authority_at, path_at) = (from as u32, end as u32);
+            Ok(Self { form: TargetForm::Absolute, authority_at, path_at, path_end, escaped })
         } else if text.contains(&b':') && !text.contains(&b'/') && is_host_port(text) && text[0] != b':' {
-            Ok(Self { form: TargetForm::Authority, authority_at: 0, path_at: len, path_end: len })
+            Ok(Self { form: TargetForm::Authority, authority_at: 0, path_at: len, path_end: len, escaped: false })
         } else {
             Err(BadTarget::Form)
         }
@@ -162,18 +172,22 @@ static ALLOWED: [u8; 256] = {
 };
 
 /// Checks path and query; answers where the path ends.
-fn path_end(text: &[u8], from: usize) -> Result<u32, BadTarget> {
+fn path_end(text: &[u8], from: usize) -> Result<(u32, bool), BadTarget> {
     let mut at = from;
+    let mut escaped = false;
     loop {
         while at < text.len() && ALLOWED[usize::from(text[at])] & IN_PATH != 0 {
             at += 1;
         }
         match text[at..] {
-            [] => return Ok(at as u32),
-            [b'%', high, low, ..] if hex(high).is_some() && hex(low).is_some() => at += 3,
+            [] => return Ok((at as u32, escaped)),
+            [b'%', high, low, ..] if hex(high).is_some() && hex(low).is_some() => {
+                at += 3;
+                escaped = true;
+            }
             [b'?', ref query @ ..] => {
                 let ok = query.iter().all(|&octet| ALLOWED[usize::from(octet)] & IN_QUERY != 0);
-                return if ok { Ok(at as u32) } else { Err(BadTarget::Octet) };
+                return if ok { Ok((at as u32, escaped)) } else { Err(BadTarget::Octet) };
             }
             _ => return Err(BadTarget::Octet),
         }

@@ -168,7 +168,8 @@ impl Mailbox {
         if let Some(mail) = Rc::get_mut(&mut self.0) {
             let mail = mail.get_mut();
             mail.frames.clear();
-            *mail = Mail { frames: std::mem::take(&mut mail.frames), ..Mail::default() };
+            (mail.octets, mail.taken, mail.end, mail.wanted) = (0, 0, MailEnd::Open, false);
+            (mail.reader, mail.driver) = (None, None);
         } else {
             self.fail(BodyFault::PeerGone);
             self.0 = Rc::default();

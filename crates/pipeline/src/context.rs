@@ -151,14 +151,7 @@ impl Spare {
     }
 
     /// Makes the exchange of the head that was filled.
-    ///
-    /// # Errors
-    /// The storage back, when the target's path holds a percent sign that starts no escape (RFC 3986 §2.1).
-    pub fn prepare(
-        mut self,
-        arrival: Arrival,
-        generation: &Rc<Generation>,
-    ) -> Result<Context, (Self, path::BadEscape)> {
+    pub fn prepare(mut self, arrival: Arrival, generation: &Rc<Generation>) -> Context {
         let parts = &mut *self.0;
         parts.generation = Rc::clone(generation);
         parts.arrival = arrival;
@@ -166,10 +159,8 @@ impl Spare {
         parts.flow.begin(generation.plan(), arrival.server);
         parts.response.fields_mut().append(names::SERVER, SERVER);
         let mut context = Context(self.0);
-        match context.decode_path() {
-            Ok(()) => Ok(context),
-            Err(bad) => Err((context.recycle(), bad)),
-        }
+        context.decode_path();
+        context
     }
 }
 
@@ -201,13 +192,13 @@ impl Context {
     /// Rewrites the target.
     ///
     /// # Errors
-    /// When it is no target, or its path holds a bad escape; the request is then as before.
+    /// When it is no target; the request is then as before.
     pub fn set_target(&mut self, target: &str) -> Result<(), Fault> {
         let bad = |_| Fault::status(StatusCode::BAD_REQUEST);
-        // A path with a bad escape is no target: what is parsed here can be decoded below.
         let target = Target::parse(target).map_err(bad)?;
         self.head_mut().set_target(target.as_str()).map_err(bad)?;
-        self.decode_path().map_err(|_| Fault::status(StatusCode::BAD_REQUEST))
+        self.decode_path();
+        Ok(())
     }
 
     /// The target's path, percent-decoded once; any octets.
@@ -413,16 +404,16 @@ impl Context {
         }
     }
 
-    fn decode_path(&mut self) -> Result<(), path::BadEscape> {
+    #[inline]
+    fn decode_path(&mut self) {
         let parts = &mut *self.0;
         let head = if parts.is_edited { &parts.edited } else { &parts.original };
-        let raw = head.target().path();
-        parts.path_is_raw = !raw.as_bytes().contains(&b'%');
+        parts.path_is_raw = !head.path_is_escaped();
         if !parts.path_is_raw {
             parts.path.clear();
-            path::decode(raw, &mut parts.path)?;
+            // A path with a bad escape is no target, so a head has none.
+            parts.path_is_raw = path::decode(head.target().path(), &mut parts.path).is_err();
         }
-        Ok(())
     }
 }
 

@@ -111,10 +111,7 @@ impl Kit {
     /// Not a failure: the exchange that waits.
     #[track_caller]
     pub fn send_pending(&mut self, request: &Request) -> Result<Answer, Pending> {
-        let Some(mut cx) = self.prepare(request) else {
-            // What the engine answers to a target with a bad escape.
-            return Ok(Answer { status: 400, ..Answer::default() });
-        };
+        let mut cx = self.prepare(request);
         let verdict = route::run(&mut cx);
         let pending = Pending { cx, is_head: request.is_head() };
         match verdict {
@@ -129,7 +126,7 @@ impl Kit {
     /// When it waits for what will never come.
     #[track_caller]
     pub fn run(&mut self, request: &Request) {
-        let Some(mut cx) = self.prepare(request) else { return };
+        let mut cx = self.prepare(request);
         let mut verdict = route::run(&mut cx);
         while let Verdict::Waiting = verdict {
             verdict = self.poll(&mut cx);
@@ -138,7 +135,7 @@ impl Kit {
         self.spares.push(cx.recycle());
     }
 
-    fn prepare(&mut self, request: &Request) -> Option<Context> {
+    fn prepare(&mut self, request: &Request) -> Context {
         let mut spare = self.spares.pop().unwrap_or_else(|| {
             let worker: Rc<dyn Worker> = self.worker.clone();
             Spare::new(worker, Rc::clone(&self.vacant))
@@ -152,23 +149,16 @@ impl Kit {
             at: self.worker.now(),
             upgrade: request.upgrade,
         };
-        match spare.prepare(arrival, &self.generation) {
-            Ok(cx) => {
-                for frame in request.frames() {
-                    cx.mailbox().push(frame);
-                }
-                match request.ending {
-                    BodyEnding::Complete => cx.mailbox().complete(),
-                    BodyEnding::Failed(fault) => cx.mailbox().fail(fault),
-                    BodyEnding::Open => {}
-                }
-                Some(cx)
-            }
-            Err((spare, _)) => {
-                self.spares.push(spare);
-                None
-            }
+        let cx = spare.prepare(arrival, &self.generation);
+        for frame in request.frames() {
+            cx.mailbox().push(frame);
         }
+        match request.ending {
+            BodyEnding::Complete => cx.mailbox().complete(),
+            BodyEnding::Failed(fault) => cx.mailbox().fail(fault),
+            BodyEnding::Open => {}
+        }
+        cx
     }
 
     /// Polls an exchange; when it was not woken, makes something happen first.

@@ -111,7 +111,7 @@ impl Bench {
 
     fn prepare(&self, spare: Spare, server: ServerId) -> Context {
         let arrival = Arrival { server, ..self.arrival };
-        spare.prepare(arrival, &self.generation).unwrap_or_else(|_| panic!("a path without a bad escape"))
+        spare.prepare(arrival, &self.generation)
     }
 
     /// Server, placeholder, variable, start time, original request and uuid, each once. Groups are read by walking routes.

@@ -49,6 +49,9 @@ fn what_is_not_known_is_named_with_its_path() {
     let got = outcome(&json!({ "admin": { "listen": ":1" } }));
     assert!(got.starts_with("admin.listen: unknown field"), "{got}");
     assert_eq!(outcome(&json!({ "admin": { "disabled": true } })), "");
+    assert_eq!(outcome(&json!({ "admin": { "config": { "persist": false } } })), "");
+    let want = "admin.config.persist: found 'true', expected false: the admin API is not built";
+    assert_eq!(outcome(&json!({ "admin": { "config": { "persist": true } } })), want);
     assert_eq!(outcome(&Value::Null), "");
 }
 
