@@ -149,6 +149,8 @@ impl Source {
             let word = match &refused.problem {
                 Problem::UnknownModule { name, .. } => name,
                 Problem::Value { found, .. } => found,
+                // Options keep their names in the JSON.
+                Problem::Shape(words) => words.strip_prefix("unknown field `").and_then(until_backquote).unwrap_or(""),
                 _ => "",
             };
             let place = only_place(&self.text, word);
@@ -159,6 +161,10 @@ impl Source {
         }
         format!("{}: {error}", self.name)
     }
+}
+
+fn until_backquote(words: &str) -> Option<&str> {
+    words.split_once('`').map(|(word, _)| word)
 }
 
 /// Line and column of a word of a Caddyfile; `None` unless it stands there once, and no other file can hold it.
