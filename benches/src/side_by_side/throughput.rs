@@ -107,7 +107,10 @@ pub(super) fn run(bench: &mut Bench<'_>, name: &str) -> Result<Table> {
         let Some(reports) = reports.get(peer) else { continue };
         let mut row = Row::new(peer);
         let ratio = ratios.remove(peer).unwrap_or_default();
-        row.metrics.push(Metric::ratio("ratio to limit", ratio));
+        // Without any peer nothing stands between two slots of the limit server.
+        if !ratio.is_empty() {
+            row.metrics.push(Metric::ratio("ratio to limit", ratio));
+        }
         row.metrics.extend(cost_metrics(reports));
         bench.progress.at(&format!("{name}: system calls of {peer}"));
         let short = Plan { warm_ms: 60, run_ms: settings.run_ms.min(250), ..plans[peer].clone() };

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use causeway_message::{Block, BlockMut, Home};
 
+use crate::worker::Load;
+
 /// A block's octets: the largest default head fits whole (32 KiB).
 pub(crate) const BLOCK_OCTETS_MIN: usize = 32 * 1024;
 /// Blocks that a worker keeps for later, 8 MiB in all: more are in use only while many bodies are under way.
@@ -44,16 +46,17 @@ impl Home for Pool {
 pub(crate) struct Blocks {
     pool: Arc<Pool>,
     octets: usize,
+    load: Arc<Load>,
     /// The fewest free blocks since the last [`shrink`](Self::shrink): what nobody needed.
     unused: Cell<usize>,
 }
 
 impl Blocks {
     /// The pool of the calling thread, which is worker `owner` from now on.
-    pub(crate) fn new(owner: u32, octets: usize) -> Self {
+    pub(crate) fn new(owner: u32, octets: usize, load: Arc<Load>) -> Self {
         OWNER.set(owner);
         let pool = Pool { owner, returned: Mutex::default(), any_returned: AtomicBool::new(false) };
-        Self { pool: Arc::new(pool), octets, unused: Cell::new(0) }
+        Self { pool: Arc::new(pool), octets, load, unused: Cell::new(0) }
     }
 
     /// A block to write to.
@@ -83,6 +86,7 @@ impl Blocks {
     }
 
     fn fresh(&self) -> Block {
+        self.load.blocks_made.fetch_add(1, Ordering::Relaxed);
         let home: Weak<Pool> = Arc::downgrade(&self.pool);
         Block::new(self.octets, home)
     }
@@ -109,7 +113,7 @@ mod tests {
 
     #[test]
     fn blocks_come_home_from_their_own_and_from_foreign_threads() {
-        let blocks = Blocks::new(7, 64);
+        let blocks = Blocks::new(7, 64, Arc::default());
         let block = blocks.take();
         let chunk = block.share(0..3);
         drop(block);
@@ -126,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_nobody_needs_is_freed_by_and_by() {
-        let blocks = Blocks::new(8, 64);
+        let blocks = Blocks::new(8, 64, Arc::default());
         drop((0..8).map(|_| blocks.take()).collect::<Vec<_>>());
         assert_eq!(blocks.free(), 8);
         blocks.shrink();

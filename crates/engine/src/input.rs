@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_block_is_held_only_while_there_are_octets() {
-        let blocks = Blocks::new(70, 64);
+        let blocks = Blocks::new(70, 64, std::sync::Arc::default());
         let mut input = Input::default();
         filled(&mut input, &blocks, b"abc");
         assert_eq!((input.octets(), input.is_fresh()), (&b"abc"[..], true));
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_block_of_which_chunks_are_out_is_not_written_to() {
-        let blocks = Blocks::new(71, 64);
+        let blocks = Blocks::new(71, 64, std::sync::Arc::default());
         let mut input = Input::default();
         filled(&mut input, &blocks, b"bodyrest");
         let chunk = input.share(0..4);
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn unused_octets_move_to_the_front_when_room_gets_short() {
-        let blocks = Blocks::new(72, 2 * ROOM_MIN);
+        let blocks = Blocks::new(72, 2 * ROOM_MIN, std::sync::Arc::default());
         let mut input = Input::default();
         let octets: Vec<u8> = (0..=u8::MAX).cycle().take(2 * ROOM_MIN - 1).collect();
         filled(&mut input, &blocks, &octets);
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_block_full_of_unused_octets_has_no_room() {
-        let blocks = Blocks::new(73, 64);
+        let blocks = Blocks::new(73, 64, std::sync::Arc::default());
         let mut input = Input::default();
         filled(&mut input, &blocks, &[7; 64]);
         assert!(!input.make_room(&blocks));
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn octets_stay_fresh_while_some_are_used_or_an_exchange_ends() {
-        let blocks = Blocks::new(74, 64);
+        let blocks = Blocks::new(74, 64, std::sync::Arc::default());
         let mut input = Input::default();
         filled(&mut input, &blocks, b"abc");
         input.consume(1);

@@ -31,4 +31,4 @@ mod worker;
 
 pub use accept::BindError;
 pub use blocking::BlockingSpec;
-pub use server::{Engine, EngineSpec, StartError};
+pub use server::{Engine, EngineSpec, Pools, StartError};

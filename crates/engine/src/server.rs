@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -32,6 +33,17 @@ pub struct EngineSpec {
     pub blocking: BlockingSpec,
     /// Where access records go.
     pub access: Box<dyn io::Write + Send>,
+}
+
+/// How many pieces of storage the workers' pools have made; see [`Engine::pools`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pools {
+    /// Exchanges' slots.
+    pub slots: u64,
+    /// Blocks to read into.
+    pub blocks: u64,
+    /// Write lists.
+    pub lists: u64,
 }
 
 /// What keeps an engine from starting.
@@ -135,7 +147,23 @@ impl Engine {
 
     /// Connections now open.
     pub fn connections(&self) -> usize {
-        self.loads.iter().map(|load| load.connections.load(std::sync::atomic::Ordering::Relaxed)).sum()
+        self.loads.iter().map(|load| load.connections.load(Ordering::Relaxed)).sum()
+    }
+
+    /// What the workers' pools had to make so far: their high-water marks, as long as nothing was given back.
+    pub fn pools(&self) -> Pools {
+        let sum =
+            |made: fn(&Load) -> &AtomicU64| self.loads.iter().map(|load| made(load).load(Ordering::Relaxed)).sum();
+        Pools {
+            slots: sum(|load| &load.slots_made),
+            blocks: sum(|load| &load.blocks_made),
+            lists: sum(|load| &load.lists_made),
+        }
+    }
+
+    /// Handlers that panicked so far.
+    pub fn panics(&self) -> u64 {
+        self.loads.iter().map(|load| load.panics.load(Ordering::Relaxed)).sum()
     }
 
     /// Stops accepting, lets exchanges under way end within `grace`, then ends what is left. Idle connections close at once.

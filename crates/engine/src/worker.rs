@@ -40,6 +40,10 @@ pub(crate) struct Load {
     pub(crate) connections: AtomicUsize,
     /// Handlers that panicked on it.
     pub(crate) panics: AtomicU64,
+    /// Slots, blocks and write lists that its pools had to make because none was at rest.
+    pub(crate) slots_made: AtomicU64,
+    pub(crate) blocks_made: AtomicU64,
+    pub(crate) lists_made: AtomicU64,
 }
 
 /// What a worker's tasks share. Lives in an `Rc` on its thread.
@@ -78,7 +82,7 @@ impl Core {
         let vacant = Generation::vacant();
         let seed = clock::wall().duration_since(SystemTime::UNIX_EPOCH).map_or(1, |since| since.as_nanos() as u64);
         Rc::new_cyclic(|this| Self {
-            blocks: Blocks::new(number, block_octets),
+            blocks: Blocks::new(number, block_octets, Arc::clone(&load)),
             wheel: RefCell::new(Wheel::new(clock::now())),
             access,
             load,
@@ -147,6 +151,7 @@ impl Core {
         let taken = resting.pop();
         self.resting_unused.set(self.resting_unused.get().min(resting.len()));
         taken.unwrap_or_else(|| {
+            self.load.slots_made.fetch_add(1, Ordering::Relaxed);
             let worker = self.this.upgrade().expect("the core outlives its tasks");
             Resting::new(worker, Rc::clone(&self.vacant))
         })
@@ -160,7 +165,10 @@ impl Core {
     }
 
     pub(crate) fn take_output(&self) -> Box<WriteList> {
-        self.outputs.borrow_mut().pop().unwrap_or_default()
+        self.outputs.borrow_mut().pop().unwrap_or_else(|| {
+            self.load.lists_made.fetch_add(1, Ordering::Relaxed);
+            Box::default()
+        })
     }
 
     pub(crate) fn put_output(&self, mut output: Box<WriteList>) {

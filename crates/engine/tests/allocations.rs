@@ -177,6 +177,9 @@ fn a_thousand_different_requests() {
         requests.iter().for_each(|request| exchange(&mut client, request));
     }
     random.shuffle(&mut requests);
+    let pools = server.pools();
     let count = allocations_during(|| requests.iter().for_each(|request| exchange(&mut client, request)));
     assert_eq!(count, 0, "seed {seed:#x}; they came from {:#?}", SITES.lock().unwrap());
+    println!("high-water marks of the pools: {pools:?}");
+    assert_eq!(server.pools(), pools, "in steady state the pools make nothing");
 }

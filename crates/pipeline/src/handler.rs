@@ -56,7 +56,7 @@ pub enum Step {
     Wait(Wait),
 }
 
-/// An answer: its status and body. Its fields live in the context ([`Context::fields_mut`]), so that a handler may
+/// An answer: its status and body. Its fields live in the context ([`Context::response_mut`]), so that a handler may
 /// write them before the body's handler runs, and they survive into the error routes.
 #[derive(Debug)]
 pub struct Response {

@@ -1,6 +1,6 @@
 //! The frozen plan and the one interpreter that runs it.
 //!
-//! A plan is flat tables: route lists, routes, handlers. A request walks it with a small explicit stack ([`Flow`]):
+//! A plan is flat tables: route lists, routes, handlers. A request walks it with a small explicit stack (`Flow`):
 //! a list's routes in order, each matched when the chain reaches it; a matching route's handlers in order; nested lists
 //! by [`Step::Call`]. The answer walks back over the handlers that were entered. Caddy's rules: a route that says
 //! `terminal` ends the chain; of the routes of one group only the first that matches runs; what nobody answers is an

@@ -2,7 +2,7 @@
 //! again.
 //!
 //! A wait owns what it needs and never holds the context across an await, so nothing here is unsafe. Storage is found by
-//! type: each place in the code that waits has a future and a closure type of its own, and [`Waits`] keeps a few of each
+//! type: each place in the code that waits has a future and a closure type of its own, and `Waits` keeps a few of each
 //! exchange's last ones, so that in steady state a wait allocates nothing.
 
 use std::any::Any;

@@ -3,6 +3,7 @@
 //!
 //! - `ours`: a head parsed, a response built and encoded, a whole exchange
 //! - `prepare`: an exchange's context made ready and emptied
+//! - `serve`: whole requests over loopback, for what they allocate
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
@@ -20,6 +21,7 @@ mod stats;
 
 mod ours;
 mod prepare;
+mod serve;
 
 /// The system's allocator, counting.
 struct Counting;
@@ -65,6 +67,9 @@ fn main() {
     }
     cases.run("prepare", "browser-like", prepare::all());
     cases.run("respond", "hello", [ours::respond(), ours::exchange()].into());
+    for (input, octets) in [("minimal", request::minimal("/")), ("browser-like", request::browser("/"))] {
+        cases.run("serve", input, [serve::requests(octets.as_bytes())].into());
+    }
 }
 
 /// The parse alone, into fields that nobody has to clear before.

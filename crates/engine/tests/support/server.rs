@@ -92,6 +92,10 @@ impl Server {
         self.engine().addresses()[0]
     }
 
+    pub(crate) fn pools(&self) -> causeway_engine::Pools {
+        self.engine().pools()
+    }
+
     #[track_caller]
     pub(crate) fn client(&self) -> Client {
         Client::connect(self.address())

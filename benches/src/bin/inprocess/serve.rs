@@ -1,0 +1,54 @@
+//! Whole requests to our engine in this process, over loopback: what a request allocates from the kernel's socket and back to
+//! it. Client and worker share a core and wake each other, so the time is mostly that of two context switches.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use causeway_engine::{BlockingSpec, Engine, EngineSpec};
+use causeway_pipeline::build::ServerSpec;
+use causeway_pipeline::{Build, HeadLimits, ListenAddress, ListenerSpec, Registry, Timeouts};
+use serde_json::json;
+
+use crate::Case;
+
+/// Requests of these octets on one keep-alive connection; the client allocates nothing.
+pub fn requests(octets: &[u8]) -> Case<'_> {
+    let engine = start();
+    let mut stream = TcpStream::connect(engine.addresses()[0]).expect("our own listener");
+    stream.set_nodelay(true).expect("a socket option");
+    let mut answer = [0; 1024];
+    Case::new("causeway, over loopback", move || {
+        // The case holds the engine; dropping it ends the worker.
+        let _serving = &engine;
+        stream.write_all(octets).expect("our own server reads");
+        let mut read = 0;
+        while !answer[..read].ends_with(answer::BODY.as_bytes()) {
+            let more = stream.read(&mut answer[read..]).expect("our own server answers");
+            assert!(more > 0 && answer.starts_with(b"HTTP/1.1 200 OK\r\n"), "no answer");
+            read += more;
+        }
+    })
+}
+
+fn start() -> Engine {
+    let mut registry = Registry::default();
+    causeway_modules::register(&mut registry);
+    let mut build = Build::new(&registry);
+    let routes = json!([{ "handle": [{ "handler": "static_response", "body": answer::BODY }] }]);
+    let spec = ServerSpec { name: "bench", routes: &routes, errors: None, access_log: false };
+    let listener = ListenerSpec {
+        address: ListenAddress { host: Some([127, 0, 0, 1].into()), port: 0 },
+        server: build.server(&spec).expect("a good plan"),
+        timeouts: Timeouts::default(),
+        head: HeadLimits::default(),
+    };
+    let spec = EngineSpec {
+        workers: 1,
+        listeners: vec![listener],
+        plan: Arc::new(build.finish()),
+        blocking: BlockingSpec::default(),
+        access: Box::new(std::io::sink()),
+    };
+    Engine::start(spec).unwrap_or_else(|error| panic!("{error}"))
+}
