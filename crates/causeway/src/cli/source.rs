@@ -126,7 +126,7 @@ impl Source {
         match plan::load(&adapted.json, &registry) {
             Ok(loaded) => Ok(LoadedSource { loaded, verbosity: verbosity(&adapted.json) }),
             Err(error) => match adapted.origin(&error) {
-                Some(site) => bail!("{}: {error}", site.at),
+                Some(site) => bail!("{}: {}", site.at, needs_tls(site)),
                 None => bail!("{}", self.refused(&error)),
             },
         }
@@ -196,11 +196,24 @@ fn verbosity(json: &Value) -> Verbosity {
 }
 
 impl AdaptedSource {
-    /// The line that an error about a site is about.
+    /// The address that an error about a site is about: of several that fit the first that did not ask for the clear.
     fn origin(&self, error: &LoadError) -> Option<&SiteOrigin> {
         let LoadError::NeedsTls { site } = error else { return None };
-        self.sites.iter().find(|origin| origin.host == *site || format!(":{}", origin.port) == *site)
+        let fits = |origin: &&SiteOrigin| origin.host == *site || format!(":{}", origin.port) == *site;
+        self.sites.iter().filter(fits).min_by_key(|origin| origin.scheme == "http")
     }
+}
+
+/// What the operator may write instead: the same address in the clear. (`auto_https off` would be of no use: Caddy serves such
+/// a site over TLS all the same, with certificates that it was given.)
+fn needs_tls(site: &SiteOrigin) -> String {
+    let SiteOrigin { written, host, port, .. } = site;
+    let clear = match (host.as_str(), port.as_str()) {
+        ("", _) => ":80".to_owned(),
+        (host, "" | "443") => format!("http://{host}"),
+        (host, port) => format!("http://{host}:{port}"),
+    };
+    format!("{written} needs TLS, which this version does not speak; expected an address in the clear, as {clear}")
 }
 
 /// Text that a template shows as it is: braces open no placeholder, and no backslash is taken for an escape.
