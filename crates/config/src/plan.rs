@@ -119,6 +119,12 @@ struct Server {
     idle_timeout: Option<Span>,
     #[serde(default)]
     max_header_bytes: Option<usize>,
+    /// Ours: how long a closing connection waits for the peer's own close.
+    #[serde(default)]
+    linger_timeout: Option<Span>,
+    /// Ours: the limits that Caddy has no name for.
+    #[serde(default)]
+    limits: HeadLimits,
     #[serde(default)]
     routes: Vec<Value>,
     #[serde(default)]
@@ -213,9 +219,10 @@ pub fn load(json: &Value, registry: &Registry) -> Result<Loaded, LoadError> {
         let errors = server.errors.as_ref().map(|errors| Value::Array(errors.routes.clone()));
         let spec = ServerSpec { name, routes: &routes, errors: errors.as_ref(), access_log: server.logs.is_some() };
         let id = build.at(format!("apps.http.servers.{name}"), |build| build.server(&spec))?;
-        let defaults = HeadLimits::default();
-        let head =
-            HeadLimits { head_bytes_max: server.max_header_bytes.unwrap_or(defaults.head_bytes_max), ..defaults };
+        let head = HeadLimits {
+            head_bytes_max: server.max_header_bytes.unwrap_or(server.limits.head_bytes_max),
+            ..server.limits
+        };
         listeners.extend(addresses.into_iter().map(|address| ListenerSpec { address, server: id, timeouts, head }));
     }
     let grace = match &http.grace_period {
@@ -248,6 +255,7 @@ impl Server {
             ("read_timeout", &self.read_timeout, &mut timeouts.body_idle),
             ("write_timeout", &self.write_timeout, &mut timeouts.write_idle),
             ("idle_timeout", &self.idle_timeout, &mut timeouts.keep_alive),
+            ("linger_timeout", &self.linger_timeout, &mut timeouts.linger),
         ] {
             if let Some(span) = span {
                 *timeout = build.at(key, |build| span.duration(build))?;

@@ -77,8 +77,10 @@ impl Default for Timeouts {
     }
 }
 
-/// How large the parts of a request's head and framing may be, in octets unless named otherwise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How large the parts of a request's head and framing may be, in octets unless named otherwise. A configuration names
+/// those that it changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct HeadLimits {
     /// The whole head; 32 KiB. Beyond: 431.
     pub head_bytes_max: usize,

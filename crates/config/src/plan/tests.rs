@@ -90,6 +90,18 @@ fn a_site_that_needs_tls_is_refused() {
     }
 }
 
+/// A limit that is not named keeps its default; one that does not exist is an error.
+#[test]
+fn limits() {
+    let config = |server: Value| json!({ "apps": { "http": { "servers": { "s": server } } } });
+    let server = json!({ "listen": [":80"], "max_header_bytes": 4096, "limits": { "fields_max": 7 } });
+    let loaded = load(&config(server), &Registry::default()).unwrap_or_else(|error| panic!("{error}"));
+    let want = HeadLimits { head_bytes_max: 4096, fields_max: 7, ..HeadLimits::default() };
+    assert_eq!(loaded.listeners[0].head, want);
+    let got = outcome(&config(json!({ "limits": { "moons": 1 } })));
+    assert!(got.starts_with("apps.http.servers.s.limits.moons: unknown field `moons`"), "{got}");
+}
+
 #[test]
 fn durations() {
     for (text, want) in [
