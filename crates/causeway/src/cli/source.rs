@@ -126,7 +126,7 @@ impl Source {
         match plan::load(&adapted.json, &registry) {
             Ok(loaded) => Ok(LoadedSource { loaded, verbosity: verbosity(&adapted.json) }),
             Err(error) => match adapted.origin(&error) {
-                Some(site) => bail!("{}: {error}", site.at),
+                Some(site) => bail!("{}: {}", site.at, needs_tls(site)),
                 None => bail!("{}", self.refused(&error)),
             },
         }
@@ -149,6 +149,8 @@ impl Source {
             let word = match &refused.problem {
                 Problem::UnknownModule { name, .. } => name,
                 Problem::Value { found, .. } => found,
+                // Options keep their names in the JSON.
+                Problem::Shape(words) => words.strip_prefix("unknown field `").and_then(until_backquote).unwrap_or(""),
                 _ => "",
             };
             let place = only_place(&self.text, word);
@@ -159,6 +161,10 @@ impl Source {
         }
         format!("{}: {error}", self.name)
     }
+}
+
+fn until_backquote(words: &str) -> Option<&str> {
+    words.split_once('`').map(|(word, _)| word)
 }
 
 /// Line and column of a word of a Caddyfile; `None` unless it stands there once, and no other file can hold it.
@@ -190,11 +196,24 @@ fn verbosity(json: &Value) -> Verbosity {
 }
 
 impl AdaptedSource {
-    /// The line that an error about a site is about.
+    /// The address that an error about a site is about: of several that fit the first that did not ask for the clear.
     fn origin(&self, error: &LoadError) -> Option<&SiteOrigin> {
         let LoadError::NeedsTls { site } = error else { return None };
-        self.sites.iter().find(|origin| origin.host == *site || format!(":{}", origin.port) == *site)
+        let fits = |origin: &&SiteOrigin| origin.host == *site || format!(":{}", origin.port) == *site;
+        self.sites.iter().filter(fits).min_by_key(|origin| origin.scheme == "http")
     }
+}
+
+/// What the operator may write instead: the same address in the clear. (`auto_https off` would be of no use: Caddy serves such
+/// a site over TLS all the same, with certificates that it was given.)
+fn needs_tls(site: &SiteOrigin) -> String {
+    let SiteOrigin { written, host, port, .. } = site;
+    let clear = match (host.as_str(), port.as_str()) {
+        ("", _) => ":80".to_owned(),
+        (host, "" | "443") => format!("http://{host}"),
+        (host, port) => format!("http://{host}:{port}"),
+    };
+    format!("{written} needs TLS, which this version does not speak; expected an address in the clear, as {clear}")
 }
 
 /// Text that a template shows as it is: braces open no placeholder, and no backslash is taken for an escape.

@@ -6,9 +6,11 @@
 //! - `signals`: how a server ends
 //! - `mistakes`: what the operator is told
 //! - `examples`: every Caddyfile under `examples/`
+//! - `documents`: every Caddyfile and configuration in the documentation
 
 mod adapt;
 mod client;
+mod documents;
 mod examples;
 mod mistakes;
 mod process;

@@ -63,6 +63,11 @@ fn what_is_not_built() {
         (":8080\nlog\n", "Caddyfile:2:1: directive 'log' is not built into this version"),
         (":8080\nfs other\n", "Caddyfile:2:1: directive 'fs' is not built into this version"),
         ("{\n\temail a@b.c\n}\n", "Caddyfile:2:2: global option 'email' is not built into this version"),
+        (
+            "{\n\tshutdown_delay 1s\n}\n:8080\nrespond hi\n",
+            "Caddyfile:2:2: unknown field `shutdown_delay`, expected one of `http_port`, `https_port`, `grace_period`, \
+             `servers`",
+        ),
         // Only the plan knows these; the word's place is looked for in the text.
         (
             ":8080\n@a path_regexp ^/a\nrespond @a hi\n",
@@ -80,13 +85,19 @@ fn what_is_not_built() {
 /// Never served in the clear instead.
 #[test]
 fn a_site_that_needs_tls() {
-    let words = |site: &str| {
-        format!("{site} needs TLS, which this version does not speak: write http://{site} or `auto_https off`")
-    };
-    check_caddyfile("example.com\nrespond hi\n", &format!("Caddyfile:1:1: {}", words("example.com")));
     let two = "http://a.example {\n\trespond hi\n}\n\nb.example:8443 {\n\trespond hi\n}\n";
-    check_caddyfile(two, &format!("Caddyfile:5:1: {}", words("b.example")));
-    check_caddyfile(":443\nrespond hi\n", &format!("Caddyfile:1:1: {}", words(":443")));
+    let off = "{\n\tauto_https off\n}\nexample.com\nrespond hi\n";
+    for (caddyfile, place, site, clear) in [
+        ("example.com\nrespond hi\n", "1:1", "example.com", "http://example.com"),
+        ("https://example.com:443\nrespond hi\n", "1:1", "https://example.com:443", "http://example.com"),
+        (two, "5:1", "b.example:8443", "http://b.example:8443"),
+        ("http://a.b:80, a.b:81\nrespond hi\n", "1:16", "a.b:81", "http://a.b:81"),
+        (off, "4:1", "example.com", "http://example.com"),
+        (":443\nrespond hi\n", "1:1", ":443", ":80"),
+    ] {
+        let words = "needs TLS, which this version does not speak; expected an address in the clear, as";
+        check_caddyfile(caddyfile, &format!("Caddyfile:{place}: {site} {words} {clear}"));
+    }
     let folder = Folder::new();
     let want = "--domain example.com needs TLS, which this version does not speak: add --listen :80";
     check(&folder, &["file-server", "--domain", "example.com"], want);
