@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
 
+use causeway_message::StatusCode;
 use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::{
     BodyStream, Build, Context, Generation, Handler, HeadLimits, ListenAddress, ListenerSpec, Outcome, Registry,
