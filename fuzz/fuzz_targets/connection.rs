@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use causeway_h1::{Event, Framing, Limits, Server};
-use causeway_message::{StreamId, Head, ResponseHead, StatusCode, WriteList};
+use causeway_message::{Head, ResponseHead, StatusCode, StreamId, WriteList};
 use libfuzzer_sys::fuzz_target;
 
 /// What came, with neighbouring data joined.
@@ -30,7 +30,7 @@ fn run(input: &[u8], cut: usize) -> Seen {
                     seen.text.extend_from_slice(head.method().as_str().as_bytes());
                     seen.text.extend_from_slice(head.target().as_str().as_bytes());
                     if body.is_empty() {
-                        end(*stream, &mut seen, &mut server, &mut out);
+                        complete(*stream, &mut seen, &mut server, &mut out);
                     }
                 }
                 Some(Event::Data { range, .. }) => {
@@ -39,9 +39,9 @@ fn run(input: &[u8], cut: usize) -> Seen {
                 }
                 Some(Event::Trailers { stream }) => {
                     seen.text.extend_from_slice(b"<trailers>");
-                    end(*stream, &mut seen, &mut server, &mut out);
+                    complete(*stream, &mut seen, &mut server, &mut out);
                 }
-                Some(Event::End { stream }) => end(*stream, &mut seen, &mut server, &mut out),
+                Some(Event::End { stream }) => complete(*stream, &mut seen, &mut server, &mut out),
                 Some(Event::Fault { .. }) => seen.faulted = true,
                 None => {}
             }
@@ -55,7 +55,7 @@ fn run(input: &[u8], cut: usize) -> Seen {
     seen
 }
 
-fn end(stream: StreamId, seen: &mut Seen, server: &mut Server, out: &mut WriteList) {
+fn complete(stream: StreamId, seen: &mut Seen, server: &mut Server, out: &mut WriteList) {
     seen.text.extend_from_slice(b"<end>");
     let response = ResponseHead::new(StatusCode::OK);
     server.send_head(stream, &response, Framing::Stream, b"Sun, 06 Nov 1994 08:49:37 GMT", out);
