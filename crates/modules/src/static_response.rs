@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use causeway_message::{FieldName, FieldValue, StatusCode, names};
-use causeway_pipeline::{Build, BuildError, Context, Handler, Response, Step, Template};
+use causeway_message::{Chunk, FieldName, FieldValue, StatusCode, names};
+use causeway_pipeline::{Build, BuildError, Context, Handler, Response, StateId, Step, Template};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -27,11 +27,15 @@ struct Written {
 struct StaticResponse {
     status: Option<Status>,
     fields: Box<[(FieldName, Box<[Template]>)]>,
-    body: Template,
-    /// Of a body without placeholders.
-    kind: Option<FieldValue<'static>>,
+    body: Content,
     close: bool,
     abort: bool,
+}
+
+enum Content {
+    /// A body without placeholders, and what kind it is: each worker has a copy of its own, so that they share no count.
+    Constant(StateId<Chunk>, FieldValue<'static>),
+    Live(Template),
 }
 
 const TEXT: FieldValue<'static> = FieldValue::from_static("text/plain; charset=utf-8");
@@ -51,9 +55,15 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         fields.push((name, values.iter().map(|value| build.template(value)).collect()));
     }
     let body = build.template(&written.body);
-    let kind = body.literal().map(|literal| kind_of(literal.as_bytes()));
+    let body = match body.literal().map(|literal| literal.as_bytes().to_vec()) {
+        Some(literal) => {
+            let kind = kind_of(&literal);
+            Content::Constant(build.state(move |_| Chunk::from(literal.clone())), kind)
+        }
+        None => Content::Live(body),
+    };
     let (close, abort) = (written.close, written.abort);
-    Ok(Box::new(StaticResponse { status, fields: fields.into(), body, kind, close, abort }))
+    Ok(Box::new(StaticResponse { status, fields: fields.into(), body, close, abort }))
 }
 
 impl Handler for StaticResponse {
@@ -71,9 +81,12 @@ impl Handler for StaticResponse {
                 with_field_value(&value, |value| cx.response_mut().append(name, value));
             }
         }
-        let body = cx.render(&self.body);
+        let (body, kind) = match &self.body {
+            Content::Constant(id, kind) => (cx.generation().state(*id).clone(), Some(*kind)),
+            Content::Live(template) => (cx.render(template), None),
+        };
         if !body.is_empty() && !cx.response().fields().contains(names::CONTENT_TYPE) {
-            let kind = self.kind.unwrap_or_else(|| kind_of(body.as_slice()));
+            let kind = kind.unwrap_or_else(|| kind_of(body.as_slice()));
             cx.response_mut().set(names::CONTENT_TYPE, kind);
         }
         let status = match &self.status {
