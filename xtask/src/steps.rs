@@ -31,7 +31,7 @@ enum Part {
 
 /// Cheap ones first: the sooner a mistake is told, the better.
 const STEPS: &[Step] = &[
-    Step { name: "format", says: "cargo fmt, of bench/ and fuzz/ too", part: Part::Both, run: format },
+    Step { name: "format", says: "cargo fmt, of benches/ and fuzz/ too", part: Part::Both, run: format },
     Step { name: "layering", says: "which crate may know which", part: Part::Whole, run: layering::step },
     Step { name: "clippy", says: "all targets, a warning fails", part: Part::Both, run: clippy },
     Step { name: "unit", says: "the unit tests alone", part: Part::Quick, run: unit },
