@@ -175,6 +175,12 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
+    /// The own worker, whoever carries fewer: the others may be ending.
+    fn keep(&self) -> usize {
+        self.loads[self.own].connections.fetch_add(1, Ordering::Relaxed);
+        self.own
+    }
+
     /// The worker that carries fewest, the own one among equals; the connection is counted as its from now on.
     fn choose(&self) -> usize {
         let count = |worker: usize| self.loads[worker].connections.load(Ordering::Relaxed);
@@ -189,7 +195,7 @@ impl Peers {
     }
 }
 
-/// Accepts until the task is dropped.
+/// Accepts until the worker drains and the kernel holds no connection for it.
 pub(crate) async fn accept(
     core: Rc<Core>,
     plan: Rc<ListenerPlan>,
@@ -198,10 +204,16 @@ pub(crate) async fn accept(
     peers: Peers,
 ) {
     loop {
-        match listener.accept().await {
+        let accepted = tokio::select! {
+            biased;
+            accepted = listener.accept() => accepted,
+            // Only now that the kernel holds none: a connection that it took for us is not to be reset.
+            () = core.accepting_ends() => return,
+        };
+        match accepted {
             Ok((stream, peer)) => {
                 let _span = stage::ACCEPT.enter();
-                let worker = peers.choose();
+                let worker = if core.is_draining() { peers.keep() } else { peers.choose() };
                 if worker == peers.own {
                     carry(&core, &plan, stream, peer);
                     continue;
@@ -215,6 +227,7 @@ pub(crate) async fn accept(
                 }
             }
             Err(error) if is_the_peers(&error) => {}
+            Err(_) if core.is_draining() => return,
             Err(error) => {
                 // Out of descriptors or memory: the listener stays readable, so accepting again at once would spin.
                 tracing::warn!(%error, "accepting rests for {} ms", EXHAUSTED_PAUSE.as_millis());

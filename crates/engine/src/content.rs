@@ -11,12 +11,17 @@ use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
+use std::time::Duration;
 
 use causeway_message::{BlockMut, Chunk, FieldMap};
 use causeway_pipeline::worker::{Blocking, run_blocking};
-use causeway_pipeline::{BodyStream, FileSlice, Frame, Part};
+use causeway_pipeline::{BodyStream, Busy, FileSlice, Frame, Part, Sleep};
 
+use crate::clock;
 use crate::worker::Core;
+
+/// How long an answer under way rests when the blocking pool's queue is full.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// What a pull brought.
 pub(crate) enum Pull {
@@ -42,6 +47,8 @@ enum Source {
     Parts(VecDeque<Part>),
     File(FileSlice),
     Reading(FileSlice, Blocking<Option<Chunk>>, VecDeque<Part>),
+    /// The pool was full: the answer is under way already, so it waits instead of failing.
+    Resting(FileSlice, Sleep, VecDeque<Part>),
     Stream(Box<dyn BodyStream>),
 }
 
@@ -98,6 +105,13 @@ impl Source {
                     self.read(slice, rest, core, task)
                 }
             },
+            Self::Resting(slice, sleep, rest) => match Pin::new(sleep).poll(task) {
+                Poll::Pending => Pull::Pending,
+                Poll::Ready(()) => {
+                    let (slice, rest) = (slice.clone(), std::mem::take(rest));
+                    self.read(slice, rest, core, task)
+                }
+            },
             Self::Reading(slice, reading, rest) => match Pin::new(reading).poll(task) {
                 Poll::Pending => Pull::Pending,
                 Poll::Ready(Some(Some(chunk))) => {
@@ -126,7 +140,11 @@ impl Source {
                         *self = Self::Reading(slice, reading, rest);
                         self.pull(core, task)
                     }
-                    Err(_) => Pull::Failed,
+                    Err(Busy) => {
+                        let sleep = Sleep::until(core.worker(), clock::now() + BUSY_PAUSE);
+                        *self = Self::Resting(slice, sleep, rest);
+                        self.pull(core, task)
+                    }
                 }
             }
         }

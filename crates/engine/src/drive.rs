@@ -178,13 +178,15 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             self.flush(task, out)?;
             let more = out.is_empty() && self.exchanges.iter().any(|exchange| exchange.could_send(&self.machine));
             if !more {
-                if self.machine.wants_close() && out.is_empty() && self.exchanges.is_empty() {
+                // Whoever holds unused octets back holds the reading back too; but a full turn's worth may be left over.
+                let left = self.may_handle(task, out) && !self.input.is_empty() && self.input.is_fresh();
+                let closing = self.machine.wants_close() && out.is_empty() && self.exchanges.is_empty() && !left;
+                // A server that stops still answers what had arrived before it said so.
+                if closing && !(self.core.is_draining() && self.read(task, out)?) {
                     self.begin_close(task)?;
                     return self.linger(task);
                 }
-                // Whoever holds unused octets back holds the reading back too; but a full turn's worth may be left over.
-                let left = self.may_handle(task, out) && !self.input.is_empty() && self.input.is_fresh();
-                if !left && !self.read(task, out)? {
+                if !closing && !left && !self.read(task, out)? {
                     return ControlFlow::Continue(());
                 }
             }
@@ -427,7 +429,8 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         }
     }
 
-    /// The peer sends no more. Handlers that wait are dropped; answers under way are still sent.
+    /// The peer sends no more. It may have ended its side only, or be gone: what was asked for whole is answered if that takes
+    /// no longer than a lingering close, and answers under way are sent; then handlers that still wait are dropped.
     fn peer_ended(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
         let event = self.machine.handle_eof();
         if let Some(Event::Fault { .. }) = event {
@@ -438,10 +441,6 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             self.handle_event(event, &mut None, task, out);
         }
         self.fail_bodies(BodyFault::PeerGone);
-        if self.exchanges.iter().any(Exchange::is_waiting) {
-            return ControlFlow::Break(());
-        }
-        self.machine.drain();
         ControlFlow::Continue(())
     }
 
@@ -513,6 +512,9 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         if !out.is_empty() {
             return Owed::Room;
         }
+        if self.phase == Phase::HalfClosed && self.exchanges.iter().any(Exchange::is_waiting) {
+            return Owed::Close;
+        }
         match self.machine.waits_for() {
             WaitsFor::KeepAlive if self.exchanges.is_empty() => Owed::Request,
             WaitsFor::Head => Owed::Head,
@@ -535,7 +537,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
     }
 
     fn time_out(&mut self, owed: Owed, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
-        self.ending = Ending::TimedOut;
+        self.ending = if self.phase == Phase::HalfClosed { Ending::PeerGone } else { Ending::TimedOut };
         match owed {
             Owed::Nothing | Owed::Request | Owed::Close => ControlFlow::Break(()),
             Owed::Room => {

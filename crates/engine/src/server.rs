@@ -226,9 +226,10 @@ impl WorkerSpec {
     }
 
     async fn serve(mut self, report: &std::sync::mpsc::Sender<io::Result<()>>) {
-        let head_max = self.listeners.iter().map(|listener| listener.head.head_bytes_max).max().unwrap_or(0);
+        let whole = |listener: &ListenerSpec| listener.head.head_bytes_max.max(listener.head.trailers_bytes_max);
+        let block_octets = self.listeners.iter().map(whole).max().unwrap_or(0).max(BLOCK_OCTETS_MIN);
         let load = Arc::clone(&self.peers.loads[self.number]);
-        let core = Core::new(self.number as u32, head_max.max(BLOCK_OCTETS_MIN), self.blocking, load, self.sink);
+        let core = Core::new(self.number as u32, block_octets, self.blocking, load, self.sink);
         let worker: Rc<dyn Worker> = Rc::clone(&core) as Rc<dyn Worker>;
         core.set_generation(Generation::new(self.plan, &worker));
         tokio::task::spawn_local(Rc::clone(&core).keep_time());
@@ -272,8 +273,11 @@ async fn obey(
                 Err(_) => core.connection_ended(),
             },
             Some(Command::Drain) => {
-                accepting.drain(..).for_each(|task| task.abort());
                 core.drain();
+                for task in accepting.drain(..) {
+                    // It ends by itself, with the last connection that the kernel holds.
+                    let _ = task.await;
+                }
             }
             Some(Command::Stop) | None => return,
         }

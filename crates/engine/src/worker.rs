@@ -62,7 +62,7 @@ pub(crate) struct Core {
     #[expect(clippy::vec_box, reason = "a connection that owes output keeps its list; idle ones keep a null pointer")]
     outputs: RefCell<Vec<Box<WriteList>>>,
     tables: RefCell<Vec<Vec<Exchange>>>,
-    draining: Cell<bool>,
+    draining: tokio::sync::watch::Sender<bool>,
     closed: Cell<bool>,
     ended: tokio::sync::Notify,
     random: Cell<u64>,
@@ -95,7 +95,7 @@ impl Core {
             resting_unused: Cell::new(0),
             outputs: RefCell::default(),
             tables: RefCell::default(),
-            draining: Cell::new(false),
+            draining: tokio::sync::watch::Sender::new(false),
             closed: Cell::new(false),
             ended: tokio::sync::Notify::new(),
             random: Cell::new(seed ^ u64::from(number).rotate_right(8)),
@@ -114,19 +114,25 @@ impl Core {
     }
 
     pub(crate) fn is_draining(&self) -> bool {
-        self.draining.get()
+        *self.draining.borrow()
+    }
+
+    /// Waits until the worker drains.
+    pub(crate) async fn accepting_ends(&self) {
+        // The sender lives in here, so this ends by the value only.
+        let _ = self.draining.subscribe().wait_for(|draining| *draining).await;
     }
 
     /// Tells every connection to end gracefully.
     pub(crate) fn drain(&self) {
-        self.draining.set(true);
+        self.draining.send_replace(true);
         self.wheel.borrow().wake_all();
     }
 
     /// A connection is gone.
     pub(crate) fn connection_ended(&self) {
         self.load.connections.fetch_sub(1, Ordering::Relaxed);
-        if self.draining.get() {
+        if self.is_draining() {
             self.ended.notify_one();
         }
     }
@@ -145,6 +151,11 @@ impl Core {
         self.set_generation(Rc::clone(&self.vacant));
     }
 
+    /// This, as handlers know it.
+    pub(crate) fn worker(&self) -> Rc<dyn Worker> {
+        self.this.upgrade().expect("the core outlives its tasks")
+    }
+
     /// Storage for an exchange.
     pub(crate) fn take_resting(&self) -> Resting {
         let mut resting = self.resting.borrow_mut();
@@ -152,8 +163,7 @@ impl Core {
         self.resting_unused.set(self.resting_unused.get().min(resting.len()));
         taken.unwrap_or_else(|| {
             self.load.slots_made.fetch_add(1, Ordering::Relaxed);
-            let worker = self.this.upgrade().expect("the core outlives its tasks");
-            Resting::new(worker, Rc::clone(&self.vacant))
+            Resting::new(self.worker(), Rc::clone(&self.vacant))
         })
     }
 

@@ -121,7 +121,8 @@ impl Server {
     /// Once all output is written, and whatever was read is handed in, the connection is to be closed.
     #[must_use]
     pub fn wants_close(&self) -> bool {
-        self.over || self.eof && matches!(self.inbound, Inbound::Head { .. })
+        let between = matches!(self.inbound, Inbound::Head { .. });
+        self.over || self.eof && between || self.draining && between && !self.begun
     }
 
     /// No exchange is open: neither a request under way behind its head nor a response.
@@ -192,13 +193,9 @@ impl Server {
     }
 
     /// Begins to end gracefully: the open exchange, or one whose request has begun, is answered with `Connection: close`; an idle
-    /// connection wants to be closed at once.
+    /// connection wants to be closed at once. A request that was already on its way may still be handed in, and is answered.
     pub fn drain(&mut self) {
         self.draining = true;
-        if matches!(self.inbound, Inbound::Head { .. }) && !self.begun {
-            self.inbound = Inbound::Closed;
-            self.over = true;
-        }
     }
 
     /// Makes room in the receive window: HTTP/1 has none.

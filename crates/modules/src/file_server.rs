@@ -153,7 +153,13 @@ fn look(site: &Arc<Site>, cx: &mut Context, path: Vec<u8>, known: Option<Rc<Entr
         let look = disk::look(&ours, &path, seen);
         (path, look)
     });
-    let Ok(job) = job else { return Step::Fail(Fault::busy()) };
+    let Ok(job) = job else {
+        // What was there a moment ago is better than no answer.
+        return match known {
+            Some(entry) => answer::give(site, cx, &entry),
+            None => Step::Fail(Fault::busy()),
+        };
+    };
     let site = Arc::clone(site);
     cx.wait(job, move |cx, done| {
         let Some((path, look)) = done else { return Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)) };

@@ -125,7 +125,15 @@ impl Fault {
 
     /// A fault of the file system, with the status that Caddy's file server gives it.
     pub fn io(error: &std::io::Error) -> Self {
+        // Linux's numbers for what `ErrorKind` has no stable name for: out of descriptors (of the process, of the system), a
+        // loop of symlinks.
+        const EMFILE: i32 = 24;
+        const ENFILE: i32 = 23;
+        const ELOOP: i32 = 40;
         let status = match error.kind() {
+            _ if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) => StatusCode::SERVICE_UNAVAILABLE,
+            _ if error.raw_os_error() == Some(ELOOP) => StatusCode::NOT_FOUND,
+            std::io::ErrorKind::OutOfMemory => StatusCode::SERVICE_UNAVAILABLE,
             std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory | std::io::ErrorKind::InvalidFilename => {
                 StatusCode::NOT_FOUND
             }

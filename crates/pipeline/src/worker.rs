@@ -99,8 +99,10 @@ pub fn run_blocking<T: Send + 'static>(
     causeway_progress::job_sent(&mut stamp);
     worker.block(Box::new(move || {
         causeway_progress::job_received(stamp);
-        // Nobody may be waiting any more: then the result is dropped.
-        let _ = done.send(job());
+        // A job that nobody waits for any more is not begun, and a result that nobody waits for is dropped.
+        if !done.is_canceled() {
+            let _ = done.send(job());
+        }
     }))?;
     Ok(Blocking(result))
 }

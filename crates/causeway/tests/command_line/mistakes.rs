@@ -118,8 +118,8 @@ fn in_json() {
             "config.json: apps.http.servers.s.listen[0]: found ':x', expected [tcp/]host:port or [tcp/]host:first-last",
         ),
         (
-            "{\"admin\": {\"disabled\": false}}",
-            "config.json: admin: found 'settings', expected {\"disabled\": true}: the admin API is not built",
+            "{\"admin\": {\"config\": {\"persist\": true}}}",
+            "config.json: admin.config.persist: found 'true', expected false: the admin API is not built",
         ),
     ] {
         let folder = Folder::with(&[("config.json", text)]);

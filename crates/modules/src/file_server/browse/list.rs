@@ -99,10 +99,13 @@ impl Listing {
         path.push(b'/');
         let folder_len = path.len();
         for entry in fs::read_dir(of_octets(folder))? {
+            if listing.items.len() == browse.files_max {
+                break;
+            }
             let Ok(entry) = entry else { continue };
             path.truncate(folder_len);
             path.extend_from_slice(entry.file_name().as_bytes());
-            if hidden.holds(&path) || listing.items.len() == browse.files_max {
+            if hidden.holds(&path) {
                 continue;
             }
             let Some(item) = item(&entry, browse.reveal_symlinks) else { continue };
