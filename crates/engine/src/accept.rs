@@ -203,12 +203,20 @@ pub(crate) async fn accept(
     listener: tokio::net::TcpListener,
     peers: Peers,
 ) {
+    let mut ends = false;
     loop {
         let accepted = tokio::select! {
             biased;
             accepted = listener.accept() => accepted,
-            // Only now that the kernel holds none: a connection that it took for us is not to be reset.
-            () = core.accepting_ends() => return,
+            () = core.accepting_ends() => {
+                // A connection that the kernel took for us is not to be reset: what it holds is only known once the reactor was
+                // looked at again.
+                if std::mem::replace(&mut ends, true) {
+                    return;
+                }
+                tokio::task::yield_now().await;
+                continue;
+            }
         };
         match accepted {
             Ok((stream, peer)) => {

@@ -58,6 +58,8 @@ pub(crate) struct Connection<T: Transport, M: Machine> {
     phase: Phase,
     /// Something was left unread, or was not to be read: the close needs care.
     unclean: bool,
+    /// The worker drains, and this connection has heard of it.
+    drains: bool,
     ending: Ending,
 }
 
@@ -140,6 +142,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             since: clock::now(),
             phase: Phase::Open,
             unclean: false,
+            drains: false,
             ending: Ending::PeerGone,
         }
     }
@@ -149,7 +152,12 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             self.timer = self.core.add_timer(task.waker().clone());
         }
         if self.core.is_draining() {
-            self.machine.drain();
+            // What arrived before is only known once the reactor was looked at again.
+            if std::mem::replace(&mut self.drains, true) {
+                self.machine.drain();
+            } else {
+                rest(task);
+            }
         }
         let mut out = self.output.take().unwrap_or_else(|| self.core.take_output());
         let mut flow = self.rounds(task, &mut out);

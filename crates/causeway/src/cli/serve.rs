@@ -186,7 +186,12 @@ fn log_to_stderr(verbosity: Verbosity) {
         Verbosity::Normal => tracing::Level::INFO,
     };
     // Fails only when a subscriber is there already, as in a program that embeds us.
-    let _ = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level).with_target(false).try_init();
+    let _ = tracing_subscriber::fmt()
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .with_writer(std::io::stderr)
+        .with_max_level(level)
+        .with_target(false)
+        .try_init();
 }
 
 /// Every connection is a descriptor: the soft limit, often 1024, is raised to the hard one. Where that is refused, accepting
