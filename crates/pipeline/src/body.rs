@@ -167,7 +167,9 @@ impl Mailbox {
     pub(crate) fn renew(&mut self) {
         if let Some(mail) = Rc::get_mut(&mut self.0) {
             let mail = mail.get_mut();
-            mail.frames.clear();
+            if !mail.frames.is_empty() {
+                mail.frames.clear();
+            }
             (mail.octets, mail.taken, mail.end, mail.wanted) = (0, 0, MailEnd::Open, false);
             (mail.reader, mail.driver) = (None, None);
         } else {

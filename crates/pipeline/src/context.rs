@@ -153,7 +153,7 @@ impl Spare {
     /// Makes the exchange of the head that was filled.
     pub fn prepare(mut self, arrival: Arrival, generation: &Rc<Generation>) -> Context {
         let parts = &mut *self.0;
-        parts.generation = Rc::clone(generation);
+        parts.generation.clone_from(generation);
         parts.arrival = arrival;
         parts.variables.resize(generation.plan().variables_len(), None);
         parts.flow.begin(generation.plan(), arrival.server);
@@ -358,7 +358,7 @@ impl Context {
     pub fn recycle(mut self) -> Spare {
         let parts = &mut *self.0;
         parts.waits.cancel();
-        parts.generation = Rc::clone(&parts.vacant);
+        parts.generation.clone_from(&parts.vacant);
         parts.original.clear();
         parts.original.give_back(KEPT_OCTETS_MAX);
         if parts.is_edited {
