@@ -12,8 +12,8 @@ use causeway_pipeline::Busy;
 /// How long a thread waits for work before it ends.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// The threads' scheduling niceness: about a tenth of a worker's weight when both have work.
-const NICENESS: i32 = 10;
+/// The threads' scheduling niceness, the lowest: a worker that wakes takes the core from them at once.
+const NICENESS: i32 = 19;
 
 type Job = Box<dyn FnOnce() + Send>;
 
