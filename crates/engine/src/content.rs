@@ -1,7 +1,8 @@
 //! Where a response's content comes from while it is sent: chunks at hand, files, streams.
 //!
-//! A file is read without holding the worker: what the page cache holds is copied at once (`RWF_NOWAIT`), what it does
-//! not is read by the blocking pool.
+//! A file is read without holding the worker: what the page cache holds is copied at once (`RWF_NOWAIT`); from the first
+//! piece on that it does not hold, the blocking pool reads. It stays with the pool, because a read that finds its pages may
+//! still start the kernel's reading ahead of a file that is not cached, and that may wait for the disk.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -41,6 +42,8 @@ pub(crate) enum Pull {
 pub(crate) struct Content {
     source: Source,
     pending: bool,
+    /// A piece was not in the page cache.
+    cold: bool,
 }
 
 enum Source {
@@ -54,15 +57,15 @@ enum Source {
 
 impl Content {
     pub(crate) fn stream(stream: Box<dyn BodyStream>) -> Self {
-        Self { source: Source::Stream(stream), pending: false }
+        Self { source: Source::Stream(stream), pending: false, cold: false }
     }
 
     pub(crate) fn parts(parts: VecDeque<Part>) -> Self {
-        Self { source: Source::Parts(parts), pending: false }
+        Self { source: Source::Parts(parts), pending: false, cold: false }
     }
 
     pub(crate) fn file(slice: FileSlice) -> Self {
-        Self { source: Source::File(slice), pending: false }
+        Self { source: Source::File(slice), pending: false, cold: false }
     }
 
     /// Whether the last pull found nothing yet.
@@ -77,14 +80,14 @@ impl Content {
 
     /// The next piece, one block at most.
     pub(crate) fn pull(&mut self, core: &Core, task: &mut Task<'_>) -> Pull {
-        let pull = self.source.pull(core, task);
+        let pull = self.source.pull(&mut self.cold, core, task);
         self.pending = matches!(pull, Pull::Pending);
         pull
     }
 }
 
 impl Source {
-    fn pull(&mut self, core: &Core, task: &mut Task<'_>) -> Pull {
+    fn pull(&mut self, cold: &mut bool, core: &Core, task: &mut Task<'_>) -> Pull {
         match self {
             Self::Stream(stream) => match stream.poll_frame(task) {
                 Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => Pull::Chunk(chunk),
@@ -95,21 +98,21 @@ impl Source {
             },
             Self::File(slice) => {
                 let slice = slice.clone();
-                self.read(slice, VecDeque::new(), core, task)
+                self.read(slice, VecDeque::new(), cold, core, task)
             }
             Self::Parts(parts) => match parts.pop_front() {
                 None => Pull::End,
                 Some(Part::Chunk(chunk)) => Pull::Chunk(chunk),
                 Some(Part::File(slice)) => {
                     let rest = std::mem::take(parts);
-                    self.read(slice, rest, core, task)
+                    self.read(slice, rest, cold, core, task)
                 }
             },
             Self::Resting(slice, sleep, rest) => match Pin::new(sleep).poll(task) {
                 Poll::Pending => Pull::Pending,
                 Poll::Ready(()) => {
                     let (slice, rest) = (slice.clone(), std::mem::take(rest));
-                    self.read(slice, rest, core, task)
+                    self.read(slice, rest, cold, core, task)
                 }
             },
             Self::Reading(slice, reading, rest) => match Pin::new(reading).poll(task) {
@@ -124,26 +127,35 @@ impl Source {
     }
 
     /// Reads the next piece of a file range, now or by way of the pool.
-    fn read(&mut self, slice: FileSlice, rest: VecDeque<Part>, core: &Core, task: &mut Task<'_>) -> Pull {
+    fn read(
+        &mut self,
+        slice: FileSlice,
+        rest: VecDeque<Part>,
+        cold: &mut bool,
+        core: &Core,
+        task: &mut Task<'_>,
+    ) -> Pull {
         if slice.len == 0 {
             *self = Self::Parts(rest);
-            return self.pull(core, task);
+            return self.pull(cold, core, task);
         }
         let mut block = core.blocks.take();
         let want = usize::try_from(slice.len).unwrap_or(usize::MAX).min(block.capacity());
-        match read_cached(&slice, &mut block.as_mut_slice()[..want]) {
+        let cached = if *cold { None } else { read_cached(&slice, &mut block.as_mut_slice()[..want]) };
+        *cold = cached.is_none();
+        match cached {
             Some(read) => self.advance(slice, rest, block.freeze(0..read)),
             None => {
                 let (file, at) = (Arc::clone(&slice.file), slice.at);
                 match run_blocking(core, move || read_cold(&file, at, block, want)) {
                     Ok(reading) => {
                         *self = Self::Reading(slice, reading, rest);
-                        self.pull(core, task)
+                        self.pull(cold, core, task)
                     }
                     Err(Busy) => {
                         let sleep = Sleep::until(core.worker(), clock::now() + BUSY_PAUSE);
                         *self = Self::Resting(slice, sleep, rest);
-                        self.pull(core, task)
+                        self.pull(cold, core, task)
                     }
                 }
             }

@@ -7,6 +7,8 @@ use std::collections::BinaryHeap;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use causeway_progress::Stamp;
+
 /// The wheel's granularity.
 const TICK: Duration = Duration::from_millis(100);
 /// Buckets of the wheel; what lies farther is looked at once a turn (102 s).
@@ -154,7 +156,7 @@ impl PartialOrd for Sleeper {
 pub(crate) struct Sleepers {
     heap: BinaryHeap<Sleeper>,
     /// Wakers by id; a sleep that was dropped leaves its heap entry behind, to be passed over.
-    wakers: slab::Slab<(u32, Waker)>,
+    wakers: slab::Slab<(u32, Waker, Stamp)>,
     age: u32,
 }
 
@@ -162,7 +164,9 @@ impl Sleepers {
     /// Adds a sleep; the key is the slab's index below an age that tells it from earlier users of that index.
     pub(crate) fn add(&mut self, deadline: Instant, waker: Waker) -> u64 {
         self.age = self.age.wrapping_add(1);
-        let index = self.wakers.insert((self.age, waker));
+        let mut stamp = Stamp::default();
+        causeway_progress::timer_set(&mut stamp);
+        let index = self.wakers.insert((self.age, waker, stamp));
         let id = u64::from(self.age) << 32 | index as u64;
         self.heap.push(Sleeper { deadline, id });
         id
@@ -186,7 +190,7 @@ impl Sleepers {
     }
 
     fn get(&mut self, id: u64) -> Option<&mut Waker> {
-        let (age, waker) = self.wakers.get_mut((id & u64::from(u32::MAX)) as usize)?;
+        let (age, waker, _) = self.wakers.get_mut((id & u64::from(u32::MAX)) as usize)?;
         (u64::from(*age) == id >> 32).then_some(waker)
     }
 
@@ -196,7 +200,8 @@ impl Sleepers {
             let Some(sleeper) = self.heap.pop() else { return };
             if let Some(waker) = self.get(sleeper.id) {
                 waker.wake_by_ref();
-                self.wakers.remove((sleeper.id & u64::from(u32::MAX)) as usize);
+                let (_, _, stamp) = self.wakers.remove((sleeper.id & u64::from(u32::MAX)) as usize);
+                causeway_progress::timer_fired(stamp);
             }
         }
     }

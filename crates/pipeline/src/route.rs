@@ -39,7 +39,7 @@ impl ServerId {
 }
 
 /// A handler of a plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct HandlerId(u32);
 
 /// A group of a plan, of whose routes one runs.
@@ -185,8 +185,9 @@ pub(crate) struct Flow {
     back: Vec<u16>,
     groups: Vec<u64>,
     errors: Option<RoutesId>,
-    /// Which call a pending wait was made in.
+    /// Which call a pending wait was made in, and whose.
     direction: Direction,
+    current: HandlerId,
 }
 
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
@@ -244,11 +245,15 @@ pub fn run(cx: &mut Context) -> Verdict {
 /// whoever has to wake the exchange knows it.
 pub fn poll(cx: &mut Context, task: &mut Task<'_>) -> Verdict {
     loop {
-        let Poll::Ready(step) = cx.poll_step(task) else { return Verdict::Waiting };
+        let generation = Rc::clone(cx.generation());
+        let polled = {
+            let _span = generation.plan().link(cx.flow().current).span.enter();
+            cx.poll_step(task)
+        };
+        let Poll::Ready(step) = polled else { return Verdict::Waiting };
         if cx.flow().direction == Direction::In {
             settle(cx, &step);
         }
-        let generation = Rc::clone(cx.generation());
         match walk(cx, generation.plan(), step) {
             Verdict::Waiting => {}
             verdict => return verdict,
@@ -290,11 +295,17 @@ fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {
                 }
             }
             Step::Respond(response) => match back(cx, plan) {
-                Some(link) => link.handler.leave(cx, response),
+                Some(link) => {
+                    let _span = link.span.enter();
+                    link.handler.leave(cx, response)
+                }
                 None => return Verdict::Respond(response),
             },
             Step::Fail(fault) => match back(cx, plan) {
-                Some(link) => link.handler.failed(cx, fault),
+                Some(link) => {
+                    let _span = link.span.enter();
+                    link.handler.failed(cx, fault)
+                }
                 None => match recover(cx, fault) {
                     Ok(()) => Step::Next,
                     Err(response) => return Verdict::Respond(response),
@@ -361,7 +372,7 @@ fn enter(cx: &mut Context, plan: &Plan, id: HandlerId) -> Result<Step, Fault> {
     }
     flow.back.push(flow.entered.len() as u16);
     flow.entered.push(id);
-    flow.direction = Direction::In;
+    (flow.direction, flow.current) = (Direction::In, id);
     let link = plan.link(id);
     let _span = link.span.enter();
     let step = link.handler.enter(cx);
@@ -379,8 +390,8 @@ fn settle(cx: &mut Context, step: &Step) {
 fn back<'p>(cx: &mut Context, plan: &'p Plan) -> Option<&'p Link> {
     let flow = cx.flow_mut();
     let at = flow.back.pop()?;
-    flow.direction = Direction::Out;
-    Some(plan.link(flow.entered[usize::from(at)]))
+    (flow.direction, flow.current) = (Direction::Out, flow.entered[usize::from(at)]);
+    Some(plan.link(flow.current))
 }
 
 /// Leads a fault into the server's error routes, once; a second fault, or no such routes, gets the default answer.
