@@ -212,8 +212,9 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         for exchange in exchanges {
             if exchange.wake.take_ready() {
                 exchange.resume(machine, core, task, out);
+            } else {
+                exchange.look_at_body(machine, out);
             }
-            exchange.look_at_body(machine, out);
         }
     }
 

@@ -357,10 +357,6 @@ impl Server {
         }
     }
 
-    /// The rest of this request's content is not wanted. It is announced all the same, for the driver to count: past its
-    /// bound it resets.
-    pub fn discard_body(&mut self, _stream: StreamId) {}
-
     fn handle_head(&mut self, mut input: &[u8], mut searched: u32, head: &mut Head) -> Handled {
         if input.is_empty() || self.over {
             return NOTHING;

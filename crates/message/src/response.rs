@@ -202,6 +202,13 @@ mod tests {
         assert!(!head.etag("a\"b", EtagKind::Strong) && !head.etag("a b", EtagKind::Strong));
         assert!(head.etag("ab", EtagKind::Strong));
         assert_eq!(head.fields().get(names::ETAG), Some(&b"\"ab\""[..]));
+        head.cache_control(FieldValue::from_static("max-age=1"));
+        head.cache_control(FieldValue::from_static("no-store"));
+        assert_eq!(
+            head.fields().get_all(names::CACHE_CONTROL).collect::<Vec<_>>(),
+            [b"no-store"],
+            "one line, the last"
+        );
         head.redirect(StatusCode::FOUND, FieldValue::from_static("/x"));
         assert_eq!((head.status(), head.fields().get(names::LOCATION)), (StatusCode::FOUND, Some(&b"/x"[..])));
     }

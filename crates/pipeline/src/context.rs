@@ -12,9 +12,7 @@ use std::rc::Rc;
 use std::task::{Context as Task, Poll};
 use std::time::Instant;
 
-use causeway_message::{
-    Chunk, FieldMap, FieldValue, Head, ResponseHead, StatusCode, Target, TargetForm, Version, names, path,
-};
+use causeway_message::{Chunk, FieldMap, FieldValue, Head, ResponseHead, StatusCode, Target, Version, names, path};
 
 use crate::body::{Mailbox, RequestBody};
 use crate::handler::{Fault, Step};
@@ -458,9 +456,4 @@ fn split_authority(authority: &str) -> (&str, Option<&str>) {
         Some((host, port)) => (host, Some(port)),
         None => (authority, None),
     }
-}
-
-/// Whether the target names a resource: an asterisk or authority form goes to no file.
-pub fn names_resource(target: Target<'_>) -> bool {
-    matches!(target.form(), TargetForm::Origin | TargetForm::Absolute)
 }
