@@ -371,7 +371,7 @@ fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {
 /// Caddy: a request that nothing handles gets an empty 200, a fault that the error routes leave alone its own status.
 fn unanswered(cx: &Context) -> StatusCode {
     match cx.fault() {
-        Some(fault) if cx.flow().recovers => fault.status,
+        Some(fault) if cx.flow().recovers || cx.flow().calls.last().is_some_and(|place| place.terminal) => fault.status,
         _ => StatusCode::OK,
     }
 }
