@@ -146,7 +146,8 @@ pub fn load(json: &Value, registry: &Registry) -> Result<Loaded, LoadError> {
     let ports = https::Ports { http: http.http_port.unwrap_or(80), https: http.https_port.unwrap_or(443) };
     let mut listeners = Vec::new();
     for (name, server) in &http.servers {
-        listeners.extend(server.build(name, ports, &mut build)?);
+        let json = &json["apps"]["http"]["servers"][name];
+        listeners.extend(server.build(name, json, ports, &mut build)?);
     }
     let grace = match &http.grace_period {
         Some(span) => build.at("apps.http.grace_period", |build| span.duration(build))?,

@@ -2,13 +2,15 @@
 
 use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, RoutesId, Step};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
+/// The shape; the routes are read where they stand, since they may be nearly the whole configuration.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
-    #[serde(default)]
-    routes: Option<Value>,
+    #[serde(default, rename = "routes")]
+    _routes: IgnoredAny,
     #[serde(default)]
     errors: Option<Errors>,
 }
@@ -16,8 +18,8 @@ struct Written {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Errors {
-    #[serde(default)]
-    routes: Option<Value>,
+    #[serde(default, rename = "routes")]
+    _routes: IgnoredAny,
 }
 
 struct Subroute {
@@ -31,13 +33,17 @@ struct Subroute {
 /// The first mistake in its routes.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let written: Written = build.parse(value)?;
-    let none = || Value::Array(Vec::new());
-    let routes = build.at("routes", |build| build.routes(&written.routes.unwrap_or_else(none)))?;
+    let none = Value::Array(Vec::new());
+    let routes = build.at("routes", |build| build.routes(listed(value).unwrap_or(&none)))?;
     let errors = match written.errors {
         None => None,
-        Some(errors) => Some(build.at("errors.routes", |build| build.routes(&errors.routes.unwrap_or_else(none)))?),
+        Some(_) => Some(build.at("errors.routes", |build| build.routes(listed(&value["errors"]).unwrap_or(&none)))?),
     };
     Ok(Box::new(Subroute { routes, errors }))
+}
+
+fn listed(value: &Value) -> Option<&Value> {
+    value.get("routes").filter(|routes| !routes.is_null())
 }
 
 impl Handler for Subroute {

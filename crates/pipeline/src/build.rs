@@ -8,7 +8,8 @@ use std::fmt;
 use std::rc::Rc;
 
 use causeway_progress::Span;
-use serde::de::DeserializeOwned;
+use serde::de::value::MapDeserializer;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value};
 
 use crate::context::{MatcherId, VarId};
@@ -219,11 +220,15 @@ impl<'r> Build<'r> {
     /// # Errors
     /// [`Problem::Shape`].
     pub fn parse<T: DeserializeOwned>(&self, value: &Value) -> Result<T, BuildError> {
-        let mut value = value.clone();
-        if let Value::Object(fields) = &mut value {
-            fields.remove("handler");
-        }
-        serde_json::from_value(value).map_err(|error| self.error(Problem::Shape(error.to_string())))
+        let read = match value {
+            // Not copied: what is nested in a handler is as long as the rest of the configuration.
+            Value::Object(fields) if fields.contains_key("handler") => {
+                let own = fields.iter().filter(|(key, _)| *key != "handler");
+                T::deserialize(MapDeserializer::new(own.map(|(key, value)| (key.as_str(), value))))
+            }
+            _ => T::deserialize(value),
+        };
+        read.map_err(|error: serde_json::Error| self.error(Problem::Shape(error.to_string())))
     }
 
     /// Compiles a string with placeholders; a placeholder that stands for nothing becomes no text.
@@ -344,22 +349,24 @@ impl<'r> Build<'r> {
         struct Written {
             #[serde(default)]
             group: String,
+            /// Checked here; taken from the value itself, uncopied.
             #[serde(default, rename = "match")]
-            matchers: Vec<Map<String, Value>>,
-            #[serde(default)]
-            handle: Vec<Value>,
+            _matchers: Vec<BTreeMap<String, IgnoredAny>>,
+            #[serde(default, rename = "handle")]
+            _handle: Vec<IgnoredAny>,
             #[serde(default)]
             terminal: bool,
         }
         let written: Written = self.parse(value)?;
+        let listed = |key| value.get(key).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let mut matchers = Vec::new();
-        for (index, set) in written.matchers.iter().enumerate() {
+        for (index, set) in listed("match").iter().filter_map(Value::as_object).enumerate() {
             matchers.push(self.at(format!("match[{index}]"), |build| build.matcher_set(set))?);
         }
         let reads_body = std::mem::take(&mut self.reads_body);
         // Handlers with routes of their own add links while they are built: this route's come together behind them.
         let mut links = Vec::new();
-        for (index, handler) in written.handle.iter().enumerate() {
+        for (index, handler) in listed("handle").iter().enumerate() {
             let handler = self.at(format!("handle[{index}]"), |build| build.handler(handler))?;
             let reads_body = std::mem::take(&mut self.reads_body);
             links.push(Link { handler, span: Span::allot(), reads_body });

@@ -1,6 +1,7 @@
 //! Sites to servers: which listeners serve which site blocks, and the JSON of each server.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
@@ -117,19 +118,17 @@ fn listeners(site: &Site, key: usize, options: &Options) -> Result<BTreeMap<Stri
 /// Puts every server's sites in the order to try them: most specific first.
 pub(crate) fn sort(mut pairings: Vec<Pairing>, sites: &[Site]) -> Vec<Pairing> {
     for pairing in &mut pairings {
-        let keyed = pairing.shares.drain(..).map(|share| (Specificity::of(&share, sites), share));
-        let mut keyed = Vec::from_iter(keyed);
-        route::insertion_sort(&mut keyed, |(a, _), (b, _)| a.precedes(b));
-        pairing.shares.extend(keyed.into_iter().map(|(_, share)| share));
+        pairing.shares.sort_by_cached_key(|share| Specificity::of(share, sites));
     }
     pairings
 }
 
-/// Lengths of the longest host and path, wildcards and placeholders not counted.
-struct Specificity {
-    host: usize,
-    path_octets: usize,
-    wildcard: bool,
+/// Where a site stands among its server's, least first: sites for every host go last and are all alike, those with wildcards
+/// before them; otherwise longer hosts, then longer paths go first. Wildcards and placeholders are not counted.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Specificity {
+    Hosts { wildcard: bool, host: Reverse<usize>, path_octets: Reverse<usize> },
+    EveryHost,
 }
 
 impl Specificity {
@@ -145,18 +144,10 @@ impl Specificity {
                 longest.1 = &address.path;
             }
         }
-        Self { host: specificity(longest.0), path_octets: longest.1.len(), wildcard }
-    }
-
-    /// Sites for every host go last, then those with wildcards; otherwise longer hosts, then longer paths go first.
-    fn precedes(&self, other: &Self) -> bool {
-        if self.host == 0 || other.host == 0 {
-            return self.host != 0;
+        match specificity(longest.0) {
+            0 => Self::EveryHost,
+            host => Self::Hosts { wildcard, host: Reverse(host), path_octets: Reverse(longest.1.len()) },
         }
-        if self.wildcard != other.wildcard {
-            return other.wildcard;
-        }
-        if self.host == other.host { self.path_octets > other.path_octets } else { self.host > other.host }
     }
 }
 
@@ -241,6 +232,7 @@ struct Server<'a> {
     named: Map<String, Value>,
     /// Hosts with an explicit `http://` on a server that is not for plain HTTP.
     skip: Vec<Value>,
+    skipped: HashSet<&'a str>,
     /// Whether a site of it is to be served over TLS.
     secure: bool,
     /// Whether automatic HTTPS will see that it is.
@@ -257,6 +249,7 @@ impl<'a> Server<'a> {
             error_routes: None,
             named: Map::new(),
             skip: Vec::new(),
+            skipped: HashSet::new(),
             secure: false,
             automatic: !options.auto_https("off"),
         }
@@ -280,7 +273,7 @@ impl<'a> Server<'a> {
         Ok(())
     }
 
-    fn site(&mut self, share: &Share, session: &Session<'_>) -> Result<(), Error> {
+    fn site(&mut self, share: &'a Share, session: &Session<'_>) -> Result<(), Error> {
         self.judge_tls(share);
         let site = &self.sites[share.site];
         let matchers = site_matchers(share.addresses(self.sites));
@@ -308,15 +301,15 @@ impl<'a> Server<'a> {
         Ok(())
     }
 
-    fn judge_tls(&mut self, share: &Share) {
+    fn judge_tls(&mut self, share: &'a Share) {
         let (http, https) = (self.options.http_port(), self.options.https_port());
         let mixed = self.pairing.leaves_port(&http);
         for address in share.addresses(self.sites) {
-            let host = Value::from(&*address.host);
-            if mixed && address.scheme == "http" && !address.host.is_empty() && !self.skip.contains(&host) {
-                self.skip.push(host.clone());
+            let host = &*address.host;
+            if mixed && address.scheme == "http" && !host.is_empty() && self.skipped.insert(host) {
+                self.skip.push(host.into());
             }
-            let named = !address.host.is_empty() && !self.skip.contains(&host);
+            let named = !host.is_empty() && !self.skipped.contains(host);
             self.secure |= address.scheme == "https" || (address.scheme != "http" && address.port != http && named);
             self.automatic &= address.port == https || (address.port != http && !address.host.is_empty());
         }
@@ -417,9 +410,11 @@ impl<'a> Server<'a> {
 /// further hosts are looked at.
 fn site_matchers<'a>(addresses: impl Iterator<Item = &'a Address>) -> Vec<MatcherSet> {
     let mut sets: Vec<(Vec<Value>, &str)> = Vec::new();
+    let mut places = HashMap::new();
+    let mut named = HashSet::new();
     let mut every_host = false;
     for address in addresses {
-        let index = sets.iter().position(|(_, path)| *path == address.path).unwrap_or_else(|| {
+        let index = *places.entry(&*address.path).or_insert_with(|| {
             sets.push((Vec::new(), &address.path));
             sets.len() - 1
         });
@@ -428,9 +423,8 @@ fn site_matchers<'a>(addresses: impl Iterator<Item = &'a Address>) -> Vec<Matche
             hosts.clear();
             every_host = true;
         }
-        let host = Value::from(&*address.host);
-        if !every_host && !hosts.contains(&host) {
-            hosts.push(host);
+        if !every_host && named.insert((index, &*address.host)) {
+            hosts.push((&*address.host).into());
         }
     }
     let set = |(hosts, path): (Vec<Value>, &str)| {

@@ -1,6 +1,8 @@
 //! Which sites need TLS, by Caddy's rules for automatic HTTPS: a server that listens on anything but the HTTP port, and
 //! whose routes name hosts, serves those over TLS, unless it was told not to. Until TLS is built such a site is refused.
 
+use std::collections::HashSet;
+
 use causeway_pipeline::ListenAddress;
 use serde::Deserialize;
 use serde_json::Value;
@@ -35,13 +37,19 @@ pub(super) struct Automatic {
 }
 
 /// Refuses a server that would have to speak TLS.
-pub(super) fn check(server: &Server, addresses: &[ListenAddress], ports: Ports) -> Result<(), LoadError> {
+pub(super) fn check(
+    server: &Server,
+    routes: &Value,
+    addresses: &[ListenAddress],
+    ports: Ports,
+) -> Result<(), LoadError> {
     let automatic = &server.automatic_https;
     if automatic.disable && server.tls_connection_policies.as_ref().is_none_or(Vec::is_empty) {
         return Ok(());
     }
     let elsewhere = addresses.iter().find(|address| address.port != ports.http);
-    let host = server.routes().iter().flat_map(hosts).find(|host| !automatic.skip.iter().any(|skip| skip == host));
+    let skip: HashSet<&str> = automatic.skip.iter().map(String::as_str).collect();
+    let host = routes.as_array().into_iter().flatten().flat_map(hosts).find(|host| !skip.contains(host));
     let site = match (elsewhere, host) {
         (Some(_), Some(host)) => host.to_owned(),
         (Some(address), None) if server.tls_connection_policies.is_some() || address.port == ports.https => {

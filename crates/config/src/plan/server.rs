@@ -2,12 +2,14 @@
 //!
 //! What a field would ask for and this version has not is refused by the field's name, never left undone in silence.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::{Build, BuildError, Confusable, HeadLimits, ListenerSpec, Timeouts, Trust};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use super::duration::Span;
 use super::{LoadError, address, https};
@@ -47,12 +49,13 @@ pub(super) struct Server {
     expected_underscore_headers: Vec<String>,
     #[serde(default)]
     expected_dot_headers: Vec<String>,
-    #[serde(default)]
-    routes: Vec<Value>,
-    #[serde(default)]
-    errors: Option<Errors>,
-    #[serde(default)]
-    named_routes: Option<Map<String, Value>>,
+    /// Of these three the modules read the JSON itself: 10 000 sites are not to be copied.
+    #[serde(default, rename = "routes")]
+    _routes: IgnoredAny,
+    #[serde(default, rename = "errors")]
+    _errors: Option<Errors>,
+    #[serde(default, rename = "named_routes")]
+    _named_routes: Option<BTreeMap<String, IgnoredAny>>,
     #[serde(default)]
     pub(super) automatic_https: https::Automatic,
     #[serde(default)]
@@ -100,8 +103,8 @@ pub(super) struct Server {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Errors {
-    #[serde(default)]
-    routes: Vec<Value>,
+    #[serde(default, rename = "routes")]
+    _routes: IgnoredAny,
 }
 
 /// A module of `http.ip_sources`; one is built in.
@@ -132,10 +135,11 @@ struct Logs {
 }
 
 impl Server {
-    /// Adds the server to the plan; returns where it listens.
+    /// Adds the server to the plan, as it is written in `json`; returns where it listens.
     pub(super) fn build(
         &self,
         name: &str,
+        json: &Value,
         ports: https::Ports,
         build: &mut Build<'_>,
     ) -> Result<Vec<ListenerSpec>, LoadError> {
@@ -144,26 +148,24 @@ impl Server {
             self.refuse_unbuilt(build)?;
             Ok((addresses, self.timeouts(build)?, self.trust(build)?, self.confusable(build)?))
         })?;
-        https::check(self, &addresses, ports)?;
-        let routes = Value::Array(self.routes.clone());
-        let errors = self.errors.as_ref().map(|errors| Value::Array(errors.routes.clone()));
+        let none = Value::Array(Vec::new());
+        let routes = json.get("routes").unwrap_or(&none);
+        https::check(self, routes, &addresses, ports)?;
         let spec = ServerSpec {
-            errors: errors.as_ref(),
-            named_routes: self.named_routes.as_ref(),
+            errors: json
+                .get("errors")
+                .filter(|errors| !errors.is_null())
+                .map(|errors| errors.get("routes").unwrap_or(&none)),
+            named_routes: json.get("named_routes").and_then(Value::as_object),
             access_log: self.logs.is_some(),
             trust,
             confusable,
-            ..ServerSpec::new(name, &routes)
+            ..ServerSpec::new(name, routes)
         };
         let server = build.at(format!("apps.http.servers.{name}"), |build| build.server(&spec))?;
         let head =
             HeadLimits { head_bytes_max: self.max_header_bytes.unwrap_or(self.limits.head_bytes_max), ..self.limits };
         Ok(addresses.into_iter().map(|address| ListenerSpec { address, server, timeouts, head }).collect())
-    }
-
-    /// The routes, for whoever looks at what they name.
-    pub(super) fn routes(&self) -> &[Value] {
-        &self.routes
     }
 
     fn refuse_unbuilt(&self, build: &mut Build<'_>) -> Result<(), BuildError> {
