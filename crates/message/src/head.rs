@@ -95,6 +95,13 @@ impl Head {
         Target::of(self.text(self.target), self.parts)
     }
 
+    /// As [`Target::path`], without looking whether the octets are text.
+    #[inline]
+    #[must_use]
+    pub fn path(&self) -> &[u8] {
+        self.parts.path_of(self.octets_at(self.target))
+    }
+
     /// As [`Target::path_is_escaped`], without looking at the text.
     #[must_use]
     pub const fn path_is_escaped(&self) -> bool {
@@ -136,10 +143,10 @@ impl Head {
     /// `None` without either.
     #[must_use]
     pub fn authority(&self) -> Option<&str> {
-        match self.target().authority() {
-            Some(authority) => Some(authority),
-            None => std::str::from_utf8(self.fields.get(names::HOST)?).ok(),
+        if self.parts.names_authority() {
+            return self.target().authority();
         }
+        std::str::from_utf8(self.fields.get(names::HOST)?).ok()
     }
 
     /// Octets of memory in use, overwritten ones included.
@@ -181,11 +188,14 @@ impl Head {
     }
 
     fn text(&self, place: Place) -> &str {
-        let octets = match place {
+        std::str::from_utf8(self.octets_at(place)).unwrap_or_default()
+    }
+
+    fn octets_at(&self, place: Place) -> &[u8] {
+        match place {
             Place::Read(from, to) => self.fields.line(from, to),
             Place::Own(from, to) => &self.own[from as usize..to as usize],
-        };
-        std::str::from_utf8(octets).unwrap_or_default()
+        }
     }
 }
 

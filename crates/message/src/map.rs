@@ -363,11 +363,8 @@ impl FieldMap {
     #[inline(never)]
     fn place_other(&self, name: &[u8]) -> Option<usize> {
         let any = self.present[WORDS - 1] >> 63 != 0;
-        let found = self.entries[..if any { self.entries.len() } else { 0 }].iter().position(|entry| {
-            entry.known == OTHER
-                && usize::from(entry.name_len) == name.len()
-                && self.spelling(entry).eq_ignore_ascii_case(name)
-        });
+        let entries = &self.entries[..if any { self.entries.len() } else { 0 }];
+        let found = entries.iter().position(|entry| self.is_spelled(entry, name));
         // `Other` may spell a registered name when somebody built it by hand.
         found.or_else(|| KnownName::parse(name).and_then(|known| self.place_known(known)))
     }
@@ -375,8 +372,21 @@ impl FieldMap {
     fn is(&self, entry: &Entry, name: NameRef<'_>) -> bool {
         match name {
             NameRef::Known(known) => usize::from(entry.known) == known.index(),
+            NameRef::Other(spelled) if entry.known == OTHER => self.is_spelled(entry, spelled.as_bytes()),
+            // `Other` may spell a registered name when somebody built it by hand.
             NameRef::Other(spelled) => self.name(entry).as_str().eq_ignore_ascii_case(spelled),
         }
+    }
+
+    /// Whether it is of this name, which is not registered. Most entries that are not differ in length or at the end.
+    #[inline]
+    fn is_spelled(&self, entry: &Entry, name: &[u8]) -> bool {
+        if entry.known != OTHER || usize::from(entry.name_len) != name.len() {
+            return false;
+        }
+        let own = self.spelling(entry);
+        own.last().map(u8::to_ascii_lowercase) == name.last().map(u8::to_ascii_lowercase)
+            && own.eq_ignore_ascii_case(name)
     }
 
     fn name(&self, entry: &Entry) -> NameRef<'_> {

@@ -101,12 +101,21 @@ impl<'a> Target<'a> {
     /// The `host[:port]` of an absolute target or of an authority.
     #[must_use]
     pub fn authority(self) -> Option<&'a str> {
-        matches!(self.parts.form, TargetForm::Absolute | TargetForm::Authority)
-            .then(|| &self.text[self.parts.authority_at as usize..self.parts.path_at as usize])
+        self.parts.names_authority().then(|| &self.text[self.parts.authority_at as usize..self.parts.path_at as usize])
     }
 }
 
 impl Parts {
+    pub(crate) const fn names_authority(self) -> bool {
+        matches!(self.form, TargetForm::Absolute | TargetForm::Authority)
+    }
+
+    /// The path within the octets that were taken apart.
+    pub(crate) fn path_of(self, octets: &[u8]) -> &[u8] {
+        let path = &octets[self.path_at as usize..self.path_end as usize];
+        if path.is_empty() && self.form == TargetForm::Absolute { b"/" } else { path }
+    }
+
     pub(crate) fn of(text: &[u8]) -> Result<Self, BadTarget> {
         let len = u32::try_from(text.len()).map_err(|_| BadTarget::Form)?;
         match text {

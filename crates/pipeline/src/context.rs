@@ -241,7 +241,7 @@ impl Context {
     /// The target's path, percent-decoded once; any octets.
     #[inline]
     pub fn path(&self) -> &[u8] {
-        if self.0.path_is_raw { self.head().target().path().as_bytes() } else { &self.0.path }
+        if self.0.path_is_raw { self.head().path() } else { &self.0.path }
     }
 
     /// The host that the request is for, without port and brackets, as written; empty when it names none.

@@ -352,6 +352,10 @@ fn part_of(name: &str, which: Which) -> Option<Place> {
 
 fn target(cx: &Context, which: Which, part: Part, form: Form, out: &mut Vec<u8>) {
     let start = out.len();
+    // Not asked for the path alone: its octets were looked at when they came.
+    if let (Part::Path, Which::Current, Form::Plain) = (part, which, form) {
+        return out.extend_from_slice(cx.path());
+    }
     let target = head_of(cx, which).target();
     let query = || target.query().filter(|_| target.form() != TargetForm::Asterisk).unwrap_or_default().as_bytes();
     match (part, which, form) {
@@ -375,7 +379,10 @@ fn target(cx: &Context, which: Which, part: Part, form: Form, out: &mut Vec<u8>)
             let path = target.path().as_bytes();
             return out.extend_from_slice(&path[range_in(path, part)]);
         }
-        (part, Which::Current, _) => out.extend_from_slice(&cx.path()[range_in(cx.path(), part)]),
+        (part, Which::Current, _) => {
+            let path = cx.path();
+            out.extend_from_slice(&path[range_in(path, part)]);
+        }
         (part, Which::Original, _) => {
             // A path with a bad escape is no target, so a head has none.
             let _ = path::decode(target.path(), out);
@@ -393,13 +400,13 @@ fn target(cx: &Context, which: Which, part: Part, form: Form, out: &mut Vec<u8>)
 /// Where in a path a part of it lies.
 fn range_in(path: &[u8], part: Part) -> Range<usize> {
     let end = path.len();
-    let file = path.iter().rposition(|&octet| octet == b'/').map_or(0, |slash| slash + 1);
-    let dot = || path[file..].iter().rposition(|&octet| octet == b'.').map_or(end, |dot| file + dot);
+    let file = || path.iter().rposition(|&octet| octet == b'/').map_or(0, |slash| slash + 1);
+    let dot = |file: usize| path[file..].iter().rposition(|&octet| octet == b'.').map_or(end, |dot| file + dot);
     match part {
-        Part::File => file..end,
-        Part::Folder => 0..file,
-        Part::FileBase => file..dot(),
-        Part::FileExtension => dot()..end,
+        Part::File => file()..end,
+        Part::Folder => 0..file(),
+        Part::FileBase => file()..dot(file()),
+        Part::FileExtension => dot(file())..end,
         Part::Segment(index) => {
             let mut from = usize::from(path.starts_with(b"/"));
             for _ in 0..index {
@@ -421,6 +428,11 @@ fn joined(cx: &Context, name: &FieldName, out: &mut Vec<u8>) {
 }
 
 fn join(fields: &FieldMap, name: NameRef<'_>, out: &mut Vec<u8>) {
+    if let NameRef::Known(known) = name
+        && !fields.is_repeated(known)
+    {
+        return out.extend_from_slice(fields.get(known).unwrap_or_default());
+    }
     for (number, value) in fields.get_all(name).enumerate() {
         if number > 0 {
             out.push(b',');
