@@ -29,10 +29,10 @@ pub struct Line {
     pub ratio: f64,
 }
 
-/// All cases once, each for `seconds`, on core 0.
-pub fn lines(shop: &Workshop, seconds: f64) -> Result<Vec<Line>> {
+/// All cases once, or those of one table, each for `seconds`, on core 0.
+pub fn lines(shop: &Workshop, seconds: f64, table: Option<&str>) -> Result<Vec<Line>> {
     let program = shop.binaries.join("inprocess");
-    let said = machine::output(Cores::One(0).command().arg(program).arg(seconds.to_string()))?;
+    let said = machine::output(Cores::One(0).command().arg(program).arg(seconds.to_string()).args(table))?;
     said.lines().map(|line| serde_json::from_str(line).with_context(|| format!("inprocess said {line:?}"))).collect()
 }
 
@@ -47,7 +47,7 @@ pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record
     let mut measured: Vec<Vec<Line>> = Vec::new();
     for round in 0..rounds {
         progress.at(&format!("round {} of {rounds}", round + 1));
-        measured.push(lines(shop, seconds)?);
+        measured.push(lines(shop, seconds, None)?);
         progress.done(1);
     }
     let tables = tables(&measured);
@@ -84,7 +84,7 @@ fn tables(rounds: &[Vec<Line>]) -> Vec<Table> {
                 Metric::ratio("ratio to the first", each(|line| line.ratio)),
             ],
         };
-        let name = format!("{}-{}", line.table, line.input.replace(' ', "-"));
+        let name = format!("{}-{}", line.table, line.input).replace(' ', "-");
         match tables.iter_mut().find(|table| table.name == name) {
             Some(table) => table.rows.push(row),
             None => tables.push(Table {

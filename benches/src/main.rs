@@ -7,6 +7,7 @@ mod inprocess;
 mod load;
 mod machine;
 mod peers;
+mod placeholders;
 mod progress;
 mod record;
 mod request;

@@ -1,14 +1,17 @@
 //! Pieces by themselves: one source's function in its own language, ours beside it from the binary `inprocess`.
 
+use std::io::Write;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use super::Extent;
 use crate::inprocess;
 use crate::machine;
 use crate::peers;
+use crate::placeholders;
 use crate::progress::Progress;
 use crate::record::{Chart, Metric, Row, Table};
 use crate::request;
@@ -42,13 +45,47 @@ impl Pieces {
         }
     }
 
-    /// Adds what `inprocess` measures of ours in `table` on `input`.
-    fn add_ours(&mut self, shop: &Workshop, table: &str, input: &str) -> Result<()> {
-        for line in inprocess::lines(shop, 0.2)?.into_iter().filter(|line| line.table == table && line.input == input) {
+    /// Adds what `inprocess` measures of ours in `table` on `input`, under names that `named` makes of its own.
+    fn add_ours(&mut self, shop: &Workshop, table: &str, input: &str, named: impl Fn(&str) -> String) -> Result<()> {
+        for line in inprocess::lines(shop, 0.2, Some(table))?.into_iter().filter(|line| line.input == input) {
             let (bytes, allocations) = (Some(line.bytes), Some(line.allocations));
-            self.add(Line { name: line.name, ns: line.ns, bytes, allocations });
+            self.add(Line { name: named(&line.name), ns: line.ns, bytes, allocations });
         }
         Ok(())
+    }
+
+    /// Adds what another program prints, likewise.
+    fn add_theirs(&mut self, said: &str, named: impl Fn(&str) -> String) -> Result<()> {
+        for line in said.lines() {
+            let line: Line = serde_json::from_str(line)?;
+            self.add(Line { name: named(&line.name), ..line });
+        }
+        Ok(())
+    }
+
+    /// As [`table`](Self::table), with each row of `ours` over that of `theirs` that does the same, round by round: the
+    /// part of a name before the colon says what is done.
+    fn table_of_pairs(mut self, name: &str, title: &str, how: &str) -> Table {
+        let what = |name: &str| name.split_once(':').map_or(String::new(), |(what, _)| what.to_owned());
+        let mut order = Vec::new();
+        for (name, _) in &self.0 {
+            if !order.contains(&what(name)) {
+                order.push(what(name));
+            }
+        }
+        self.0.sort_by_key(|(name, _)| order.iter().position(|known| *known == what(name)));
+        let times: Vec<_> = self.0.iter().map(|(name, [ns, ..])| (what(name), ns.clone())).collect();
+        let mut table = self.table(name, title, how);
+        for (place, row) in table.rows.iter_mut().enumerate() {
+            let (what, ours) = &times[place];
+            let first = times.iter().position(|(other, _)| other == what).unwrap_or(place);
+            if first != place {
+                let ratios = ours.iter().zip(&times[first].1).map(|(ours, theirs)| ours / theirs).collect();
+                row.metrics.push(Metric::ratio("ratio to the other", ratios));
+            }
+        }
+        table.chart = Some(Chart { bars: vec!["time".to_owned()], label: Some("ratio to the other".to_owned()) });
+        table
     }
 
     fn table(self, name: &str, title: &str, how: &str) -> Table {
@@ -88,11 +125,8 @@ pub(super) fn parser(shop: &mut Workshop, extent: &Extent, progress: &Progress) 
     for round in 0..extent.rounds {
         progress.at(&format!("parsing six lines, round {}", round + 1));
         let said = machine::output(Cores::One(0).command().arg(&crystal.program).arg(&file).arg("0.5"))?;
-        for line in said.lines() {
-            let line: Line = serde_json::from_str(line)?;
-            pieces.add(Line { name: format!("Crystal from_io, {}", line.name), ..line });
-        }
-        pieces.add_ours(shop, "parse", "six lines")?;
+        pieces.add_theirs(&said, |name| format!("Crystal from_io, {name}"))?;
+        pieces.add_ours(shop, "parse", "six lines", str::to_owned)?;
         progress.done(2500);
     }
     Ok(Some(pieces.table(
@@ -103,37 +137,86 @@ pub(super) fn parser(shop: &mut Workshop, extent: &Extent, progress: &Progress) 
     )))
 }
 
-/// Caddy's PrepareRequest; ours is an exchange's context made ready.
-pub(super) fn prepare(shop: &mut Workshop, extent: &Extent, progress: &Progress) -> Result<Option<Table>> {
+/// Caddy's own code, linked into a program of ours; its version is that of its module.
+fn obtain_caddy(shop: &mut Workshop) -> Result<PathBuf> {
     let folder = shop.bench.join("peers/caddy");
     let sources = ["main.go", "go.mod", "go.sum"].map(|file| folder.join(file));
-    let output = shop.tools.join("caddy-prepare");
-    let program = shop.packaged("go", "golang-go").and_then(|go| {
-        let mut build = Command::new(go);
-        shop.built("caddy-prepare", &sources, build.current_dir(&folder).args(["build", "-o"]).arg(output).arg("."))
-    });
-    let program = match program {
+    let output = shop.tools.join("caddy-pieces");
+    let go = shop.packaged("go", "golang-go")?;
+    let mut build = Command::new(go);
+    build.current_dir(&folder).args(["build", "-o"]).arg(output).arg(".");
+    let program = shop.built("caddy-pieces", &sources, &mut build)?;
+    let module = std::fs::read_to_string(&sources[1])?;
+    let version = module.lines().find_map(|line| line.strip_prefix("require github.com/caddyserver/caddy/v2 "));
+    shop.versions.insert("caddy".to_owned(), version.unwrap_or("unknown").to_owned());
+    Ok(program)
+}
+
+/// Caddy's PrepareRequest; ours is an exchange's context made ready. One, and twenty workers that do five each.
+pub(super) fn prepare(shop: &mut Workshop, extent: &Extent, progress: &Progress) -> Result<Option<Table>> {
+    let program = match obtain_caddy(shop) {
         Ok(program) => program,
         Err(error) => {
             skip(shop, "Caddy's PrepareRequest", &error);
             return Ok(None);
         }
     };
-    let module = std::fs::read_to_string(&sources[1])?;
-    let version = module.lines().find_map(|line| line.strip_prefix("require github.com/caddyserver/caddy/v2 "));
-    shop.versions.insert("caddy".to_owned(), version.unwrap_or("unknown").to_owned());
+    let file = shop.scratch.join("browser.http");
+    std::fs::write(&file, request::browser("/articles/2026/11/a-page.html?page=2"))?;
     let mut pieces = Pieces::default();
     for round in 0..extent.rounds {
         progress.at(&format!("Caddy's PrepareRequest, round {}", round + 1));
-        let said = machine::output(Cores::One(0).command().arg(&program))?;
-        pieces.add(serde_json::from_str(&said)?);
-        pieces.add_ours(shop, "prepare", "browser-like")?;
+        let said = machine::output(Cores::One(0).command().arg(&program).arg("prepare").arg(&file))?;
+        pieces.add_theirs(&said, |name| format!("{name}: Caddy"))?;
+        let one = |name: &str| format!("one: {}", name.replacen("causeway, prepared", "causeway", 1));
+        pieces.add_ours(shop, "prepare", "browser-like", one)?;
+        pieces.add_ours(shop, "prepare by 20", "browser-like", |name| format!("{name}: causeway"))?;
         progress.done(2500);
     }
-    Ok(Some(pieces.table(
+    Ok(Some(pieces.table_of_pairs(
         "prepare-request",
         "Preparing a request for its handlers",
-        "Caddy's PrepareRequest with a new replacer for each request, as its server calls it and its pull request 4649 measures it; on core 0.",
+        "Caddy's PrepareRequest with a new replacer for each request, as its server calls it; on core 0, the heads parsed before. \
+         One request (ours recycled too), and, as Caddy's pull request 4649 measures it, 20 workers that prepare 5 requests each: \
+         Caddy's are goroutines, ours the tasks that connections are, both started anew each time or there already and woken.",
+    )))
+}
+
+/// Caddy's replacer beside our templates, each on a request under way.
+pub(super) fn placeholders(shop: &mut Workshop, extent: &Extent, progress: &Progress) -> Result<Option<Table>> {
+    let program = match obtain_caddy(shop) {
+        Ok(program) => program,
+        Err(error) => {
+            skip(shop, "Caddy's replacer", &error);
+            return Ok(None);
+        }
+    };
+    let file = shop.scratch.join("fifteen-fields.http");
+    std::fs::write(&file, placeholders::request())?;
+    let cases = serde_json::to_vec(&placeholders::json())?;
+    let mut pieces = Pieces::default();
+    for round in 0..extent.rounds {
+        progress.at(&format!("Caddy's replacer, round {}", round + 1));
+        let mut child = Cores::One(0).command();
+        child.arg(&program).arg("placeholders").arg(&file).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = child.stderr(Stdio::piped()).spawn()?;
+        child.stdin.take().context("a piped input")?.write_all(&cases)?;
+        let done = child.wait_with_output()?;
+        ensure!(done.status.success(), "caddy-pieces: {}", String::from_utf8_lossy(&done.stderr).trim());
+        pieces.add_theirs(std::str::from_utf8(&done.stdout)?, |name| format!("{name}: Caddy"))?;
+        pieces.add_ours(shop, "placeholders", "15 fields and variables", |name| {
+            match name.split_once(", to a chunk") {
+                Some((name, _)) => format!("{name}: causeway, to a chunk"),
+                None => format!("{name}: causeway"),
+            }
+        })?;
+        progress.done(6000);
+    }
+    Ok(Some(pieces.table_of_pairs(
+        "placeholders",
+        "Evaluating placeholders",
+        "A request under way with 15 fields and 15 variables of its own; on core 0. Caddy's Replacer.ReplaceAll, which gives a string; ours \
+         rendered to a text in the exchange's own storage, as fields and matchers use it, or to a chunk of the worker's pool, as a body is.",
     )))
 }
 
@@ -149,7 +232,7 @@ pub(super) fn rack_response(shop: &mut Workshop, extent: &Extent, progress: &Pro
                 return Ok(None);
             }
         }
-        pieces.add_ours(shop, "respond", "hello")?;
+        pieces.add_ours(shop, "respond", "hello", str::to_owned)?;
         progress.done((extent.seconds * 1000.0) as u64);
     }
     Ok(Some(pieces.table(
@@ -196,5 +279,18 @@ mod tests {
         assert_eq!(shape, [("a", 2), ("b", 1)]);
         assert_eq!(table.rows[1].metric("allocations").unwrap().median, 11.0);
         assert!(table.rows[0].metric("allocations").is_none());
+    }
+
+    #[test]
+    fn rows_that_do_the_same_are_paired() {
+        let mut pieces = Pieces::default();
+        for (name, ns) in [("path: x", 100.0), ("host: x", 10.0), ("path: ours", 5.0), ("host: ours", 1.0)] {
+            pieces.add(Line { name: name.to_owned(), ns, bytes: None, allocations: None });
+        }
+        let table = pieces.table_of_pairs("t", "T", "");
+        let ratio = |row: &Row| row.metric("ratio to the other").map(|ratio| ratio.median);
+        let shape: Vec<_> = table.rows.iter().map(|row| (row.name.as_str(), ratio(row))).collect();
+        let want = [("path: x", None), ("path: ours", Some(0.05)), ("host: x", None), ("host: ours", Some(0.1))];
+        assert_eq!(shape, want);
     }
 }

@@ -1,8 +1,10 @@
 //! Measures pieces of the request path in this process: time and allocations of each. Prints one JSON object a line.
-//! Usage: `inprocess SECONDS`, the time for each case. A new case is one more [`Case`] in a call of [`Cases::run`].
+//! Usage: `inprocess SECONDS [TABLE]`, the time for each case, and what to measure where not all. A new case is one more [`Case`] in a call of [`Cases::run`].
 //!
 //! - `ours`: a head parsed, a response built and encoded, a whole exchange
 //! - `prepare`: an exchange's context made ready and emptied
+//! - `workers`: twenty that prepare five each
+//! - `placeholders`: placeholders of a request under way
 //! - `serve`: whole requests over loopback, for what they allocate
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -20,8 +22,10 @@ mod request;
 mod stats;
 
 mod ours;
+mod placeholders;
 mod prepare;
 mod serve;
+mod workers;
 
 /// The system's allocator, counting.
 struct Counting;
@@ -59,16 +63,19 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 fn main() {
-    let seconds = std::env::args().nth(1).and_then(|seconds| seconds.parse().ok()).expect("usage: inprocess SECONDS");
-    let cases = Cases { time: Duration::from_secs_f64(seconds) };
+    let seconds =
+        std::env::args().nth(1).and_then(|seconds| seconds.parse().ok()).expect("usage: inprocess SECONDS [TABLE]");
+    let cases = Cases { time: Duration::from_secs_f64(seconds), only: std::env::args().nth(2) };
     for (input, octets) in [("six lines", request::SIX_LINES.to_owned()), ("browser-like", request::browser("/"))] {
         let octets = octets.as_bytes();
-        cases.run("parse", input, [theirs(octets), ours::parse(octets)].into());
+        cases.run("parse", input, || [theirs(octets), ours::parse(octets)].into());
     }
-    cases.run("prepare", "browser-like", prepare::all());
-    cases.run("respond", "hello", [ours::respond(), ours::exchange()].into());
+    cases.run("prepare", "browser-like", prepare::all);
+    cases.run("prepare by 20", "browser-like", workers::all);
+    cases.run("placeholders", "15 fields and variables", placeholders::all);
+    cases.run("respond", "hello", || [ours::respond(), ours::exchange()].into());
     for (input, octets) in [("minimal", request::minimal("/")), ("browser-like", request::browser("/"))] {
-        cases.run("serve", input, [serve::requests(octets.as_bytes())].into());
+        cases.run("serve", input, || [serve::requests(octets.as_bytes())].into());
     }
 }
 
@@ -153,6 +160,8 @@ fn clock() -> Duration {
 /// How cases are measured.
 struct Cases {
     time: Duration,
+    /// The one table that is asked for; all without.
+    only: Option<String>,
 }
 
 /// A block is at least this long, so that the clock does not count.
@@ -161,7 +170,11 @@ const BLOCK: Duration = Duration::from_micros(100);
 impl Cases {
     /// Measures pieces of work beside each other, in short blocks by turns. The time is the median over the blocks; the
     /// ratio is to the first case, block by block, so that what disturbs the machine disturbs both.
-    fn run(&self, table: &str, input: &str, mut cases: Vec<Case<'_>>) {
+    fn run<'c>(&self, table: &str, input: &str, cases: impl FnOnce() -> Vec<Case<'c>>) {
+        if self.only.as_deref().is_some_and(|only| only != table) {
+            return;
+        }
+        let mut cases = cases();
         let blocks: Vec<u64> = cases.iter_mut().map(|case| warm(case, self.time / 10)).collect();
         let mut each: Vec<Vec<f64>> = cases.iter().map(|_| Vec::new()).collect();
         let mut sums = vec![(0, Cost::default()); cases.len()];

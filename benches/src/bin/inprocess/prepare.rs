@@ -67,7 +67,8 @@ fn case(name: &'static str, mut used: impl FnMut(&mut Bench, &mut Context) + 'st
     })
 }
 
-struct Bench {
+/// A plan, and what an exchange of it is made of.
+pub struct Bench {
     generation: Rc<Generation>,
     arrival: Arrival,
     dirtying: ServerId,
@@ -78,7 +79,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new() -> (Self, Rc<dyn Worker>) {
+    pub fn new() -> (Self, Rc<dyn Worker>) {
         let mut registry = Registry::default();
         registry.handler("dirty", Dirty::make);
         registry.handler("pass", |_, _| Ok(Box::new(Pass)));
@@ -89,8 +90,8 @@ impl Bench {
             json!([route, route])
         };
         let server = |build: &mut Build<'_>, name: &str, handler: &str| {
-            let spec = ServerSpec::new(name, &routes(handler));
-            build.server(&spec).expect("a good plan")
+            let routes = routes(handler);
+            build.server(&ServerSpec::new(name, &routes)).expect("a good plan")
         };
         let dirtying = server(&mut build, "dirtying", "dirty");
         let plain = server(&mut build, "plain", "pass");
@@ -107,6 +108,11 @@ impl Bench {
             upgrade: false,
         };
         (Self { generation, arrival, dirtying, plain, variable, placeholder, rendered: Vec::new() }, worker)
+    }
+
+    /// For routes that leave nothing behind.
+    pub fn prepare_plain(&self, spare: Spare) -> Context {
+        self.prepare(spare, self.plain)
     }
 
     fn prepare(&self, spare: Spare, server: ServerId) -> Context {
