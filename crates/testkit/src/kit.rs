@@ -64,19 +64,19 @@ impl Kit {
     /// Those of the build.
     pub fn build(registry: &Registry, routes: &Value, errors: &Value) -> Result<Self, BuildError> {
         let worker = FakeWorker::new();
-        let generation = generation(registry, routes, errors, &worker)?;
+        let generation = generation(registry, routes, errors, &worker, None)?;
         let woken = Arc::new(Flag::default());
         let waker = Waker::from(Arc::clone(&woken));
         Ok(Self { worker, vacant: Generation::vacant(), generation, spares: Vec::new(), woken, waker })
     }
 
-    /// Puts another plan in place; worker and storage stay.
+    /// Puts another plan in place; worker, storage and kept states stay.
     ///
     /// # Panics
     /// When it cannot be built.
     #[track_caller]
     pub fn reload(&mut self, registry: &Registry, routes: &Value, errors: &Value) {
-        match generation(registry, routes, errors, &self.worker) {
+        match generation(registry, routes, errors, &self.worker, Some(&self.generation)) {
             Ok(generation) => self.generation = generation,
             Err(error) => panic!("{error}"),
         }
@@ -278,10 +278,11 @@ fn generation(
     routes: &Value,
     errors: &Value,
     worker: &Rc<FakeWorker>,
+    before: Option<&Generation>,
 ) -> Result<Rc<Generation>, BuildError> {
     let mut build = Build::new(registry);
     let errors = (!errors.is_null()).then_some(errors);
     build.server(&ServerSpec { name: "srv0", routes, errors, access_log: false })?;
     let worker: Rc<dyn Worker> = worker.clone();
-    Ok(Generation::new(Arc::new(build.finish()), &worker))
+    Ok(Generation::new(Arc::new(build.finish()), &worker, before))
 }

@@ -3,12 +3,14 @@
 //! - [`probe`]: a handler that does what its JSON says and leaves a trace, and a matcher
 //! - [`chain`]: order, groups, matching, calls, the way back, faults, bounds
 //! - [`waits`]: waiting, and what it costs
+//! - [`states`]: what a worker keeps for a plan, and for the next
 //! - [`texts`]: placeholders, variables, uuid
 //! - [`dirty`]: B after any A equals B on fresh storage
 
 mod chain;
 mod dirty;
 mod probe;
+mod states;
 mod texts;
 mod waits;
 
