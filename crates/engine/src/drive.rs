@@ -22,10 +22,10 @@ use causeway_message::WriteList;
 use causeway_pipeline::{Arrival, BodyFault, Ending, Frame};
 use causeway_progress::{Stamp, stage};
 
-use crate::accept::ListenerPlan;
 use crate::clock;
 use crate::exchange::{Exchange, Inbound, OUTPUT_OCTETS_MAX, Outbound, Resting};
 use crate::input::Input;
+use crate::listener::Listener;
 use crate::machine::{BodyLength, Event, Machine, WaitsFor};
 use crate::recycle::recycle;
 use crate::timers::TimerKey;
@@ -44,7 +44,7 @@ const LINGER_OCTETS_MAX: u32 = 1024 * 1024;
 /// A connection under way.
 pub(crate) struct Connection<T: Transport, M: Machine> {
     core: Rc<Core>,
-    plan: Rc<ListenerPlan>,
+    listener: Rc<Listener>,
     transport: T,
     machine: M,
     ends: Ends,
@@ -58,8 +58,10 @@ pub(crate) struct Connection<T: Transport, M: Machine> {
     phase: Phase,
     /// Something was left unread, or was not to be read: the close needs care.
     unclean: bool,
-    /// The worker drains, and this connection has heard of it.
+    /// The listener ends, and this connection has heard of it.
     drains: bool,
+    /// The listener's plan whose limits the machine knows, by its number.
+    met: u32,
     ending: Ending,
 }
 
@@ -119,7 +121,7 @@ enum Owed {
 impl<T: Transport, M: Machine> Connection<T, M> {
     pub(crate) fn new(
         core: Rc<Core>,
-        plan: Rc<ListenerPlan>,
+        listener: Rc<Listener>,
         transport: T,
         machine: M,
         peer: SocketAddr,
@@ -129,7 +131,8 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         causeway_progress::accepted(&mut stamp);
         Self {
             core,
-            plan,
+            met: listener.renewals(),
+            listener,
             transport,
             machine,
             ends: Ends::new(peer, local),
@@ -151,7 +154,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         if self.timer == TimerKey::UNFILED {
             self.timer = self.core.add_timer(task.waker().clone());
         }
-        if self.core.is_draining() {
+        if self.listener.is_ending() {
             // What arrived before is only known once the reactor was looked at again.
             if std::mem::replace(&mut self.drains, true) {
                 self.machine.drain();
@@ -189,8 +192,8 @@ impl<T: Transport, M: Machine> Connection<T, M> {
                 // Whoever holds unused octets back holds the reading back too; but a full turn's worth may be left over.
                 let left = self.may_handle(task, out) && !self.input.is_empty() && self.input.is_fresh();
                 let closing = self.machine.wants_close() && out.is_empty() && self.exchanges.is_empty() && !left;
-                // A server that stops still answers what had arrived before it said so.
-                if closing && !(self.core.is_draining() && self.read(task, out)?) {
+                // A listener that ends still answers what had arrived before it said so.
+                if closing && !(self.listener.is_ending() && self.read(task, out)?) {
                     self.begin_close(task)?;
                     return self.linger(task);
                 }
@@ -237,6 +240,9 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         let mut resting = None;
         let mut again = !self.input.is_empty();
         while again && self.may_handle(task, out) {
+            if self.met != self.listener.renewals() {
+                self.meet();
+            }
             let slot = resting.get_or_insert_with(|| self.core.take_resting());
             let (used, event) = {
                 let _span = stage::PARSE.enter();
@@ -263,6 +269,15 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         self.input.handled();
     }
 
+    /// Another plan took over: its limits hold from the next head on.
+    #[cold]
+    fn meet(&mut self) {
+        if self.exchanges.is_empty() && self.machine.waits_for() == WaitsFor::KeepAlive {
+            self.machine.renew(&self.listener.plan());
+            self.met = self.listener.renewals();
+        }
+    }
+
     /// Starts an exchange: the head was filled.
     fn begin(
         &mut self,
@@ -274,9 +289,9 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         out: &mut WriteList,
     ) {
         let (peer, local) = self.ends.addresses();
-        let arrival =
-            Arrival { peer, local, scheme: self.plan.scheme, server: self.plan.server, at: clock::now(), upgrade };
-        let cx = slot.spare.prepare(arrival, &self.core.generation());
+        let plan = self.listener.plan();
+        let arrival = Arrival { peer, local, scheme: plan.scheme, server: plan.server, at: clock::now(), upgrade };
+        let cx = slot.spare.prepare(arrival, &plan.generation);
         let inbound = if body.is_empty() { Inbound::Over } else { Inbound::Open };
         if inbound == Inbound::Over {
             cx.mailbox().complete();
@@ -284,7 +299,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         if self.exchanges.capacity() == 0 {
             self.exchanges = self.core.take_table();
         }
-        let exchange = self.exchanges.push_mut(Exchange::new(stream, cx, slot.wake, inbound));
+        let exchange = self.exchanges.push_mut(Exchange::new(stream, cx, plan, slot.wake, inbound));
         exchange.run(&mut self.machine, &self.core, task, out);
         exchange.look_at_body(&mut self.machine, out);
     }
@@ -314,7 +329,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
                 exchange.received += len;
                 if exchange.discards() {
                     exchange.discarded += len;
-                    if exchange.discarded > self.plan.discard_octets_max {
+                    if exchange.discarded > exchange.plan.discard_octets_max {
                         exchange.inbound = Inbound::Failed;
                         self.machine.reset(stream, out);
                     } else {
@@ -534,7 +549,9 @@ impl<T: Transport, M: Machine> Connection<T, M> {
     }
 
     fn limit(&self, owed: Owed) -> Option<Duration> {
-        let timeouts = &self.plan.timeouts;
+        // An exchange under way keeps the timeouts that it started under.
+        let plan = self.exchanges.last().map_or_else(|| self.listener.plan(), |exchange| Rc::clone(&exchange.plan));
+        let timeouts = &plan.timeouts;
         match owed {
             Owed::Nothing => None,
             Owed::Request => Some(timeouts.keep_alive),

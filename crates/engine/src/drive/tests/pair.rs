@@ -2,6 +2,7 @@
 
 use causeway_message::{Chunk, FieldMap, Head, ResponseHead, StatusCode, StreamId, WriteList};
 
+use crate::listener::ListenerPlan;
 use crate::machine::{BodyLength, Event, Framing, Machine, WaitsFor};
 
 fn frame(kind: u8, stream: u8, octets: &[u8]) -> Vec<u8> {
@@ -88,6 +89,10 @@ impl Machine for Pair {
             other => panic!("no such frame: {other}"),
         };
         (3 + octets.len(), event)
+    }
+
+    fn renew(&mut self, _: &ListenerPlan) {
+        self.log.push("renewed".to_owned());
     }
 
     fn handle_eof(&mut self) -> Option<Event> {
