@@ -58,8 +58,7 @@ pub(crate) struct Connection<T: Transport, M: Machine> {
     phase: Phase,
     /// Something was left unread, or was not to be read: the close needs care.
     unclean: bool,
-    /// The listener ends, and this connection has heard of it.
-    drains: bool,
+    course: Course,
     /// The listener's plan whose limits the machine knows, by its number.
     met: u32,
     ending: Ending,
@@ -74,6 +73,18 @@ enum Phase {
     Lingering {
         octets: u32,
     },
+}
+
+/// How far the end of the listener has come here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Course {
+    Going,
+    /// What arrived before is still taken.
+    Heard,
+    /// The machine ends gracefully.
+    Draining,
+    /// No exchange begins any more.
+    Last,
 }
 
 /// The two addresses of a connection. IPv4's fit where one IPv6 address would not: there are many idle connections.
@@ -145,7 +156,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             since: clock::now(),
             phase: Phase::Open,
             unclean: false,
-            drains: false,
+            course: Course::Going,
             ending: Ending::PeerGone,
         }
     }
@@ -155,12 +166,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             self.timer = self.core.add_timer(task.waker().clone());
         }
         if self.listener.is_ending() {
-            // What arrived before is only known once the reactor was looked at again.
-            if std::mem::replace(&mut self.drains, true) {
-                self.machine.drain();
-            } else {
-                rest(task);
-            }
+            self.drain(task);
         }
         let mut out = self.output.take().unwrap_or_else(|| self.core.take_output());
         let mut flow = self.rounds(task, &mut out);
@@ -176,6 +182,28 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             self.core.put_table(std::mem::take(&mut self.exchanges));
         }
         flow
+    }
+
+    /// The listener ends.
+    #[cold]
+    fn drain(&mut self, task: &mut Task<'_>) {
+        match self.course {
+            // What arrived before is only known once the reactor was looked at again.
+            Course::Going => {
+                self.course = Course::Heard;
+                rest(task);
+            }
+            Course::Heard => {
+                self.course = Course::Draining;
+                self.machine.drain();
+            }
+            Course::Draining | Course::Last => {}
+        }
+        if self.course == Course::Draining && self.machine.is_last() {
+            // Whatever exchange is open may last for long; the plan that another one would have met is not kept for it.
+            self.course = Course::Last;
+            self.listener = self.listener.without_plan(self.core.vacant());
+        }
     }
 
     fn rounds(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
@@ -272,7 +300,8 @@ impl<T: Transport, M: Machine> Connection<T, M> {
     /// Another plan took over: its limits hold from the next head on.
     #[cold]
     fn meet(&mut self) {
-        if self.exchanges.is_empty() && self.machine.waits_for() == WaitsFor::KeepAlive {
+        let ends = matches!(self.course, Course::Draining | Course::Last);
+        if !ends && self.exchanges.is_empty() && self.machine.waits_for() == WaitsFor::KeepAlive {
             self.machine.renew(&self.listener.plan());
             self.met = self.listener.renewals();
         }

@@ -120,6 +120,22 @@ impl Listener {
         self.ending.get()
     }
 
+    /// The same for a connection on which no exchange begins any more: it holds no plan.
+    pub(crate) fn without_plan(&self, vacant: &Rc<Generation>) -> Rc<Self> {
+        let plan = self.plan();
+        let last = Self::new(ListenerPlan {
+            generation: Rc::clone(vacant),
+            server: plan.server,
+            scheme: plan.scheme,
+            timeouts: plan.timeouts,
+            discard_octets_max: plan.discard_octets_max,
+            limits: Rc::clone(&plan.limits),
+        });
+        last.renewals.set(self.renewals.get());
+        last.ending.set(self.ending.get());
+        last
+    }
+
     /// Waits until it ends; for the acceptor only.
     pub(crate) async fn ends(&self) {
         while !self.ending.get() {

@@ -78,6 +78,8 @@ pub(crate) trait Machine: Unpin {
 
     /// Takes no new requests; ends gracefully.
     fn drain(&mut self);
+    /// Asked behind [`drain`](Self::drain): whether what is open now is all that there will be.
+    fn is_last(&self) -> bool;
     /// The reader took octets of a body: they go back to the receive window.
     fn release(&mut self, stream: StreamId, octets: u32, out: &mut WriteList);
     /// Somebody wants the body: a peer that waits for 100 (Continue) gets it.
@@ -149,6 +151,10 @@ impl Machine for h1::Server {
 
     fn drain(&mut self) {
         self.drain();
+    }
+
+    fn is_last(&self) -> bool {
+        !self.is_idle()
     }
 
     fn release(&mut self, stream: StreamId, octets: u32, _out: &mut WriteList) {

@@ -101,6 +101,11 @@ impl Core {
         })
     }
 
+    /// A generation without a plan, for what rests or ends.
+    pub(crate) fn vacant(&self) -> &Rc<Generation> {
+        &self.vacant
+    }
+
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.get()
     }

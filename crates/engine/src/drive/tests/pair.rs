@@ -105,6 +105,10 @@ impl Machine for Pair {
 
     fn drain(&mut self) {}
 
+    fn is_last(&self) -> bool {
+        false
+    }
+
     fn release(&mut self, stream: StreamId, octets: u32, _: &mut WriteList) {
         self.note(stream, &format!("release {octets}"));
     }
