@@ -282,7 +282,7 @@ fn generation(
 ) -> Result<Rc<Generation>, BuildError> {
     let mut build = Build::new(registry);
     let errors = (!errors.is_null()).then_some(errors);
-    build.server(&ServerSpec { name: "srv0", routes, errors, access_log: false })?;
+    build.server(&ServerSpec { errors, ..ServerSpec::new("srv0", routes) })?;
     let worker: Rc<dyn Worker> = worker.clone();
     Ok(Generation::new(Arc::new(build.finish()), &worker, before))
 }

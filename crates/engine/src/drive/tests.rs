@@ -113,7 +113,7 @@ fn plan() -> Plan {
     registry.handler("by_path", |_, _| Ok(Box::new(ByPath)));
     let mut build = Build::new(&registry);
     let routes = json!([{"handle": [{"handler": "by_path"}]}]);
-    let spec = ServerSpec { name: "test", routes: &routes, errors: None, access_log: false };
+    let spec = ServerSpec::new("test", &routes);
     assert_eq!(build.server(&spec), Ok(ServerId::FIRST));
     build.finish()
 }

@@ -78,11 +78,10 @@ impl Setup {
         let mut build = Build::new(&registry);
         let nothing = json!([]);
         for _ in 0..self.servers_before {
-            let server = ServerSpec { name: "before", routes: &nothing, errors: None, access_log: false };
-            build.server(&server).unwrap_or_else(|error| panic!("{error}"));
+            build.server(&ServerSpec::new("before", &nothing)).unwrap_or_else(|error| panic!("{error}"));
         }
         let errors = (self.errors == Errors::Handled).then_some(&errors);
-        let server = ServerSpec { name: self.name, routes: &routes, errors, access_log: false };
+        let server = ServerSpec { errors, ..ServerSpec::new(self.name, &routes) };
         let server = build.server(&server).unwrap_or_else(|error| panic!("{error}"));
         let listener = |address: &ListenAddress| ListenerSpec {
             address: *address,

@@ -11,8 +11,8 @@ use causeway_pipeline::body::BodyStream;
 use causeway_pipeline::context::VarId;
 use causeway_pipeline::worker::run_blocking;
 use causeway_pipeline::{
-    Build, BuildError, Context, Fault, Frame, Handler, Matcher, Outcome, Registry, RequestBody, Response, RoutesId,
-    Sleep, Step, Template,
+    Build, BuildError, Context, Fault, Frame, Handler, Matched, Matcher, Outcome, Registry, RequestBody, Response,
+    RoutesId, Sleep, Step, Template,
 };
 use causeway_testkit::Answer;
 use serde::Deserialize;
@@ -233,7 +233,7 @@ pub(crate) fn traced(answer: &Answer) -> String {
 struct HasField(FieldName, String);
 
 impl Matcher for HasField {
-    fn matches(&self, cx: &mut Context) -> Result<bool, Fault> {
+    fn matches(&self, cx: &mut Context) -> Matched {
         Ok(cx.head().fields().get(&self.0) == Some(self.1.as_bytes()))
     }
 }
@@ -241,7 +241,7 @@ impl Matcher for HasField {
 struct Faulty(u16);
 
 impl Matcher for Faulty {
-    fn matches(&self, _cx: &mut Context) -> Result<bool, Fault> {
-        Err(Fault::status(StatusCode::new(self.0).expect("a code")))
+    fn matches(&self, _cx: &mut Context) -> Matched {
+        Err(Fault::status(StatusCode::new(self.0).expect("a code")).into())
     }
 }
