@@ -4,11 +4,15 @@
 //! - [`chain`]: order, groups, matching, calls, the way back, faults, bounds
 //! - [`waits`]: waiting, and what it costs
 //! - [`states`]: what a worker keeps for a plan, and for the next
-//! - [`texts`]: placeholders, variables, uuid
+//! - [`matching`]: matchers that wait, long lists, named routes, bodies as texts
+//! - [`placeholders`]: each of them, and what becomes of unknown ones
+//! - [`texts`]: the uuid, and targets that are none
 //! - [`dirty`]: B after any A equals B on fresh storage
 
 mod chain;
 mod dirty;
+mod matching;
+mod placeholders;
 mod probe;
 mod states;
 mod texts;
