@@ -296,3 +296,6 @@ async fn join(tasks: Vec<JoinHandle<()>>) {
         let _ = task.await;
     }
 }
+
+#[cfg(test)]
+mod tests;

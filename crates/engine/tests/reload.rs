@@ -257,14 +257,17 @@ fn a_state_that_cannot_be_made_leaves_all_as_it_was() {
     let mut server = Server::start(|setup| setup.workers = 2);
     let mut idle = server.client();
     assert_eq!(idle.get("/plan").text(), "test");
+    let free =
+        ListenAddress { port: TcpListener::bind("127.0.0.3:0").unwrap().local_addr().unwrap().port(), ..host(3) };
     let result = server.reload(|setup| {
         (setup.states, setup.name) = (States::Panicking, "next");
-        setup.listen.push(host(2));
+        setup.listen.push(free);
     });
     let Err(error @ StartError::System(_)) = result else { panic!("{result:?}") };
     assert_eq!(error.to_string(), "making the workers ready: a module panicked while its state was made");
     server.await_plans(1);
     assert_eq!(server.engine().addresses().len(), 1);
+    refused((Ipv4Addr::new(127, 0, 0, 3), free.port).into());
     assert_eq!(idle.get("/plan").text(), "test");
     server.reload(named("next")).unwrap();
     assert_eq!(idle.get("/plan").text(), "next");

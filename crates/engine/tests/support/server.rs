@@ -42,7 +42,7 @@ pub(crate) enum States {
     None,
     /// So much that nobody overlooks it.
     Ballast,
-    /// One that cannot be made.
+    /// One that cannot be made on the second worker.
     Panicking,
 }
 
@@ -135,7 +135,10 @@ impl Server {
     }
 
     /// A reload that has not begun.
-    pub(crate) fn reloading(&mut self, tweak: impl FnOnce(&mut Setup)) -> impl Future<Output = Result<(), StartError>> {
+    pub(crate) fn reloading(
+        &mut self,
+        tweak: impl FnOnce(&mut Setup),
+    ) -> impl Future<Output = Result<(), StartError>> + Send {
         let given = Given { probe: Arc::clone(&self.probe), files: self.files.clone() };
         let (listeners, plan) = Setup::new(tweak).build(&given);
         self.engine.as_mut().expect("it was not drained").reload(listeners, plan)
