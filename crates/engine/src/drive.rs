@@ -8,10 +8,14 @@
 //! ```
 //! Written once over [`Machine`] and [`Transport`]. A handler that answers at once never becomes a future: its response is
 //! queued in the same turn that read the request. An idle connection holds no block, no write list and no slot.
+//!
+//! - `ends`: its two addresses
+
+mod ends;
 
 use std::future::Future;
 use std::io::IoSlice;
-use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -31,6 +35,7 @@ use crate::recycle::recycle;
 use crate::timers::TimerKey;
 use crate::transport::Transport;
 use crate::worker::Core;
+use ends::Ends;
 
 /// Rounds of handling, writing and reading before a connection lets others have their turn.
 const ROUNDS_MAX: usize = 4;
@@ -85,34 +90,6 @@ enum Course {
     Draining,
     /// No exchange begins any more.
     Last,
-}
-
-/// The two addresses of a connection. IPv4's fit where one IPv6 address would not: there are many idle connections.
-#[derive(Debug)]
-enum Ends {
-    Four { peer: SocketAddrV4, local: SocketAddrV4 },
-    Six(Box<(SocketAddr, SocketAddr)>),
-}
-
-impl Ends {
-    /// Of a socket that listens on both families, IPv4 addresses come mapped into IPv6's; here they are their own again.
-    fn new(peer: SocketAddr, local: SocketAddr) -> Self {
-        let canonical = |end: SocketAddr| match end.ip().to_canonical() {
-            IpAddr::V4(ip) => Some(SocketAddrV4::new(ip, end.port())),
-            IpAddr::V6(_) => None,
-        };
-        match (canonical(peer), canonical(local)) {
-            (Some(peer), Some(local)) => Self::Four { peer, local },
-            _ => Self::Six(Box::new((peer, local))),
-        }
-    }
-
-    fn addresses(&self) -> (SocketAddr, SocketAddr) {
-        match self {
-            Self::Four { peer, local } => ((*peer).into(), (*local).into()),
-            Self::Six(ends) => **ends,
-        }
-    }
 }
 
 // What an idle connection costs, beside the runtime's own task header and registration.
