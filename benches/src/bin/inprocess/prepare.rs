@@ -89,8 +89,8 @@ impl Bench {
             json!([route, route])
         };
         let server = |build: &mut Build<'_>, name: &str, handler: &str| {
-            let spec = ServerSpec::new(name, &routes(handler));
-            build.server(&spec).expect("a good plan")
+            let routes = routes(handler);
+            build.server(&ServerSpec::new(name, &routes)).expect("a good plan")
         };
         let dirtying = server(&mut build, "dirtying", "dirty");
         let plain = server(&mut build, "plain", "pass");
