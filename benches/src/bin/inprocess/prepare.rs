@@ -98,7 +98,7 @@ impl Bench {
         let variable = build.variable("note");
         let placeholder = build.template("{http.request.method}");
         let worker: Rc<dyn Worker> = FakeWorker::new();
-        let generation = Generation::new(Arc::new(build.finish()), &worker);
+        let generation = Generation::new(Arc::new(build.finish()), &worker, None);
         let arrival = Arrival {
             peer: ([192, 0, 2, 1], 4711).into(),
             local: ([192, 0, 2, 80], 80).into(),
