@@ -40,6 +40,9 @@ pub struct Plan {
     pub address: SocketAddr,
     /// One request's octets.
     pub request: String,
+    /// Hosts to name in the place of the request's, by turns of the connections; the request's own without any.
+    #[serde(default)]
+    pub hosts: Vec<String>,
     /// Connections open at once.
     pub connections: usize,
     /// Requests written at once on each connection.
@@ -77,8 +80,23 @@ pub struct Report {
     pub disturbances: u64,
 }
 
+impl Plan {
+    /// What the connection of this number asks.
+    fn request_of(&self, connection: usize) -> String {
+        match self.hosts.len() {
+            0 => self.request.clone(),
+            count => {
+                let host = format!("Host: {}\r\n", self.hosts[connection % count]);
+                self.request.replacen(&format!("Host: {}\r\n", crate::request::HOST), &host, 1)
+            }
+        }
+    }
+}
+
 struct Connection {
     stream: TcpStream,
+    /// The requests that are written at once.
+    batch: Vec<u8>,
     /// Octets of a response that came in part.
     partial: Vec<u8>,
     scanner: Scanner,
@@ -90,7 +108,6 @@ struct Connection {
 
 /// Runs `plan` to its end. Any wrong answer or closed connection fails the whole run: a server that errs is not fast.
 pub fn run(plan: &Plan) -> Result<Report> {
-    let batch = plan.request.as_bytes().repeat(plan.depth);
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let mut connections = Vec::with_capacity(plan.connections);
     for index in 0..plan.connections {
@@ -99,7 +116,8 @@ pub fn run(plan: &Plan) -> Result<Report> {
         stream.set_nonblocking(true)?;
         epoll::add(&poll, &stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
         let due = Instant::now();
-        connections.push(Connection { stream, partial: Vec::new(), scanner: Scanner::default(), owed: 0, due });
+        let batch = plan.request_of(index).as_bytes().repeat(plan.depth);
+        connections.push(Connection { stream, batch, partial: Vec::new(), scanner: Scanner::default(), owed: 0, due });
     }
     let disturbance = plan.disturb.clone().map(|disturb| disturb::Running::start(plan.address, disturb));
 
@@ -107,7 +125,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
     let mut pace = plan.rate.map(|rate| Pace::new(started, rate, connections.len()));
     if pace.is_none() {
         for connection in &mut connections {
-            connection.ask(&batch, plan.depth, Instant::now())?;
+            connection.ask(plan.depth, Instant::now())?;
         }
     }
 
@@ -139,7 +157,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
             }
             if connection.owed == 0 {
                 match &mut pace {
-                    None => connection.ask(&batch, plan.depth, now)?,
+                    None => connection.ask(plan.depth, now)?,
                     Some(pace) => pace.free.push(index),
                 }
             }
@@ -148,7 +166,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
         if let Some(pace) = &mut pace {
             pace.advance(now)?;
             while let (Some(&due), Some(&index)) = (pace.backlog.front(), pace.free.last()) {
-                connections[index].ask(&batch, plan.depth, due)?;
+                connections[index].ask(plan.depth, due)?;
                 pace.backlog.pop_front();
                 pace.free.pop();
             }
@@ -183,10 +201,10 @@ enum Phase {
 
 impl Connection {
     /// Writes a batch of requests that were due at `due`.
-    fn ask(&mut self, batch: &[u8], depth: usize, due: Instant) -> Result<()> {
+    fn ask(&mut self, depth: usize, due: Instant) -> Result<()> {
         self.due = due;
         self.owed = depth;
-        let mut rest = batch;
+        let mut rest = &self.batch[..];
         while !rest.is_empty() {
             match self.stream.write(rest) {
                 Ok(written) => rest = &rest[written..],

@@ -1,8 +1,9 @@
 //! `./bench`: runs Causeway beside its peers and records what each costs.
 //!
 //! Reading order: [`peers`] says who is measured, [`workshop`] gets them, [`server`] runs them, [`load`] asks them and
-//! [`sample`] sees what they use; [`side_by_side`], [`sources`] and [`inprocess`] are the benches; [`record`] keeps what came out.
+//! [`sample`] sees what they use; [`side_by_side`], [`sources`], [`inprocess`], [`sites`] and [`reload`] are the benches; [`record`] keeps what came out.
 
+mod configurations;
 mod inprocess;
 mod load;
 mod machine;
@@ -10,10 +11,12 @@ mod peers;
 mod placeholders;
 mod progress;
 mod record;
+mod reload;
 mod request;
 mod sample;
 mod server;
 mod side_by_side;
+mod sites;
 mod sources;
 mod stats;
 mod tools;
@@ -77,6 +80,22 @@ enum Bench {
         #[command(flatten)]
         keep: Keep,
     },
+    /// 200 sites that match, rewrite and fill placeholders in, beside one `respond` (≈ 1 min; --quick 10 s).
+    Sites {
+        /// Shorter and fewer rounds.
+        #[arg(long)]
+        quick: bool,
+        #[command(flatten)]
+        keep: Keep,
+    },
+    /// 10 000 sites loaded, and a thousand reloads under load (≈ 5 min; --quick ≈ 1 min).
+    Reload {
+        /// Fewer rounds and reloads.
+        #[arg(long)]
+        quick: bool,
+        #[command(flatten)]
+        keep: Keep,
+    },
     /// Two records side by side: what moved beyond the noise.
     Compare {
         /// The earlier record: its directory under benches/record/, or results.json.
@@ -130,6 +149,16 @@ fn main() -> Result<()> {
         Bench::Inprocess { quick, keep } => {
             let mut shop = Workshop::open(keep.install)?;
             let record = inprocess::run(&mut shop, quick, given())?;
+            save(&shop, &record, keep.record)
+        }
+        Bench::Sites { quick, keep } => {
+            let mut shop = Workshop::open(keep.install)?;
+            let record = sites::run(&mut shop, quick, given())?;
+            save(&shop, &record, keep.record)
+        }
+        Bench::Reload { quick, keep } => {
+            let mut shop = Workshop::open(keep.install)?;
+            let record = reload::run(&mut shop, quick, given())?;
             save(&shop, &record, keep.record)
         }
         Bench::Compare { before, after } => {

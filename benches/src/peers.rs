@@ -99,7 +99,7 @@ pub const RECIPES: &[Recipe] = &[
         obtain: |shop| Ok(Tool { program: shop.causeway()?, version: "of this commit".to_owned() }),
         launch: |shop, tool, want| {
             let mut launch = caddyfile(shop, tool, want, "causeway")?;
-            launch.command.extend(["--workers".into(), want.workers.to_string().into()]);
+            limit_workers(&mut launch, "causeway", want.workers);
             Ok(launch)
         },
     },
@@ -169,7 +169,7 @@ pub const RECIPES: &[Recipe] = &[
         obtain: obtain_caddy,
         launch: |shop, tool, want| {
             let mut launch = caddyfile(shop, tool, want, "caddy")?;
-            launch.environment.push(("GOMAXPROCS".to_owned(), want.workers.to_string().into()));
+            limit_workers(&mut launch, "caddy", want.workers);
             Ok(launch)
         },
     },
@@ -303,20 +303,33 @@ fn launch_h2o(shop: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
 
 /// `run --config` on a Caddyfile, which Caddy and Causeway read alike.
 fn caddyfile(shop: &Workshop, tool: &Tool, want: &Want, name: &str) -> Result<Launch> {
+    let launch = configured(shop, tool, name, &format!("{}.Caddyfile", want.port), &caddyfile_text(want))?;
+    Ok(Launch { cold: want.cold.as_ref().map(|file| format!("/{}", name_of(file))), ..launch })
+}
+
+/// How Caddy or Causeway, by its `name`, runs this configuration: a Caddyfile if the file's name says so, else JSON.
+pub fn configured(shop: &Workshop, tool: &Tool, name: &str, file: &str, text: &str) -> Result<Launch> {
     let folder = shop.scratch.join(name);
     fs::create_dir_all(&folder)?;
-    let file = folder.join(format!("{}.Caddyfile", want.port));
-    fs::write(&file, caddyfile_text(want))?;
+    let adapter = file.ends_with("Caddyfile").then(|| ["--adapter".into(), "caddyfile".into()]);
+    let file = folder.join(file);
+    fs::write(&file, text)?;
     let command = [OsString::from(&tool.program), "run".into(), "--config".into(), file.into()];
-    let adapter = ["--adapter".into(), "caddyfile".into()];
     Ok(Launch {
-        command: command.into_iter().chain(adapter).collect(),
+        command: command.into_iter().chain(adapter.into_iter().flatten()).collect(),
         environment: vec![("XDG_DATA_HOME".into(), folder.clone().into()), ("XDG_CONFIG_HOME".into(), folder.into())],
         path: "/".to_owned(),
-        burn: None,
-        hog: None,
-        cold: want.cold.as_ref().map(|file| format!("/{}", name_of(file))),
+        ..Launch::default()
     })
+}
+
+/// Has a launched server run with so many workers; Caddy and Causeway are told in their own ways.
+pub fn limit_workers(launch: &mut Launch, name: &str, workers: usize) {
+    if name == "caddy" {
+        launch.environment.push(("GOMAXPROCS".to_owned(), workers.to_string().into()));
+    } else {
+        launch.command.extend(["--workers".into(), workers.to_string().into()]);
+    }
 }
 
 fn name_of(file: &Path) -> String {

@@ -100,10 +100,19 @@ fn clock(process: u32) -> Result<u64> {
 
 /// Resident memory in bytes.
 pub fn resident(processes: &[u32]) -> Result<u64> {
+    memory(processes, "VmRSS:")
+}
+
+/// The most that resident memory ever was, in bytes.
+pub fn resident_peak(processes: &[u32]) -> Result<u64> {
+    memory(processes, "VmHWM:")
+}
+
+fn memory(processes: &[u32], name: &'static str) -> Result<u64> {
     let mut sum = 0;
     for process in processes {
         let status = fs::read_to_string(format!("/proc/{process}/status"))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).context(name)?;
         sum += line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024;
     }
     Ok(sum)

@@ -15,7 +15,7 @@ use crate::sample;
 use crate::workshop::Workshop;
 
 /// How long a server may take until it answers.
-const START_MAX: Duration = Duration::from_secs(15);
+const START_MAX: Duration = Duration::from_secs(30);
 /// How long a server may take to end when asked to.
 const END_MAX: Duration = Duration::from_secs(5);
 
@@ -44,6 +44,11 @@ impl Cores {
     }
 }
 
+/// A port that nobody has now.
+pub fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
 /// A running peer.
 pub struct Server {
     /// Its recipe.
@@ -54,6 +59,8 @@ pub struct Server {
     pub address: SocketAddr,
     /// It and its children.
     pub processes: Vec<u32>,
+    /// From its start to its first right answer.
+    pub start: Duration,
     child: Child,
 }
 
@@ -67,7 +74,7 @@ impl Server {
         cores: Cores,
         cold: Option<std::path::PathBuf>,
     ) -> Result<Self> {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let port = free_port()?;
         let want = Want { port, workers, cold };
         let launch = (recipe.launch)(shop, tool, &want)?;
         Self::start_launch(shop, recipe, launch, port, cores)
@@ -83,6 +90,7 @@ impl Server {
     ) -> Result<Self> {
         let log = shop.scratch.join(format!("{}-{port}.log", recipe.name));
         let output = File::create(&log)?;
+        let started = Instant::now();
         let child = cores
             .command()
             .args(&launch.command)
@@ -93,8 +101,8 @@ impl Server {
             .spawn()
             .context("starting taskset (package util-linux)")?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut server = Self { recipe, launch, address, processes: Vec::new(), child };
-        let until = Instant::now() + START_MAX;
+        let mut server = Self { recipe, launch, address, processes: Vec::new(), start: Duration::ZERO, child };
+        let until = started + START_MAX;
         loop {
             if let Some(status) = server.child.try_wait()? {
                 let said = fs::read_to_string(&log).unwrap_or_default();
@@ -107,9 +115,10 @@ impl Server {
                 Err(error) if Instant::now() > until => {
                     return Err(error).with_context(|| format!("{} does not answer", recipe.name));
                 }
-                Err(_) => std::thread::sleep(Duration::from_millis(30)),
+                Err(_) => std::thread::sleep(Duration::from_millis(5)),
             }
         }
+        server.start = started.elapsed();
         // A server's workers may still be starting when the first of them answers.
         std::thread::sleep(Duration::from_millis(100));
         server.processes = sample::family(server.child.id());

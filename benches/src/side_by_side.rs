@@ -258,6 +258,7 @@ fn plan(server: &Server, request: String, connections: usize, depth: usize, sett
     Plan {
         address: server.address,
         request,
+        hosts: Vec::new(),
         connections,
         depth,
         warm_ms: settings.warm_ms,
@@ -269,7 +270,7 @@ fn plan(server: &Server, request: String, connections: usize, depth: usize, sett
 }
 
 /// CPU µs per request over all rounds, with user and system apart; rates and latencies.
-fn cost_metrics(reports: &[Report]) -> Vec<Metric> {
+pub fn cost_metrics(reports: &[Report]) -> Vec<Metric> {
     let each = |figure: fn(&Report) -> f64| reports.iter().map(figure).collect::<Vec<_>>();
     let cost = each(cpu_us);
     // The split is by tick samples: pooled over all rounds, then applied to each round's exact sum.
@@ -287,12 +288,12 @@ fn cost_metrics(reports: &[Report]) -> Vec<Metric> {
 }
 
 /// CPU µs per request in one slot.
-fn cpu_us(report: &Report) -> f64 {
+pub fn cpu_us(report: &Report) -> f64 {
     report.usage.cpu_ns as f64 / 1e3 / report.requests as f64
 }
 
 /// Says so in the row when another process had the server's core for more than a twentieth of the time.
-fn note_disturbance(row: &mut Row, reports: &[Report]) {
+pub fn note_disturbance(row: &mut Row, reports: &[Report]) {
     let delays: Vec<_> = reports.iter().map(|report| report.usage.delayed_ns as f64 / 1e9 / report.seconds).collect();
     let delay = crate::stats::median(&delays);
     if delay > 0.05 {

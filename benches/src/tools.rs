@@ -28,6 +28,32 @@ pub fn wrk_rates(said: &str) -> Option<Rates> {
     })
 }
 
+/// What wrk counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// Answers.
+    pub requests: u64,
+    /// Connections that were refused or broke, answers that did not come in time, and those that were not 2xx.
+    pub failed: u64,
+}
+
+/// Reads what wrk counted, errors included.
+pub fn wrk_counts(said: &str) -> Option<Counts> {
+    let requests = said.lines().find_map(|line| line.trim().split_once(" requests in "))?.0.parse().ok()?;
+    let mut failed = 0;
+    for line in said.lines().map(str::trim) {
+        if let Some(errors) = line.strip_prefix("Socket errors: ") {
+            for part in errors.split(", ") {
+                failed += part.rsplit_once(' ')?.1.parse::<u64>().ok()?;
+            }
+        }
+        if let Some(other) = line.strip_prefix("Non-2xx or 3xx responses: ") {
+            failed += other.parse::<u64>().ok()?;
+        }
+    }
+    Some(Counts { requests, failed })
+}
+
 /// A time as wrk writes it, in µs.
 fn wrk_time(text: &str) -> Option<f64> {
     let (figure, scale) = if let Some(figure) = text.strip_suffix("us") {
@@ -71,6 +97,14 @@ mod tests {
         assert_eq!(wrk_rates(&format!("{WRK}  Socket errors: connect 0, read 3, write 0, timeout 0\n")), None);
         assert_eq!(wrk_rates(""), None);
         assert_eq!(wrk_time("1.50s"), Some(1_500_000.0));
+    }
+
+    #[test]
+    fn what_wrk_counts_as_failed() {
+        assert_eq!(wrk_counts(WRK), Some(Counts { requests: 301_720, failed: 0 }));
+        let errors = "  Socket errors: connect 1, read 30, write 0, timeout 4\n  Non-2xx or 3xx responses: 200\n";
+        assert_eq!(wrk_counts(&format!("{WRK}{errors}")), Some(Counts { requests: 301_720, failed: 235 }));
+        assert_eq!(wrk_counts(""), None);
     }
 
     #[test]

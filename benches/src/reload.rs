@@ -1,0 +1,54 @@
+//! `./bench reload`: how long 10 000 sites take to load, and what a thousand reloads under load do to requests and memory.
+//!
+//! - [`load`]: from the start of the process to the first right answer
+//! - [`reloads`]: a thousand configurations, one after the other, by way of the admin API, while wrk asks
+
+mod load;
+mod reloads;
+
+use anyhow::Result;
+
+use crate::machine::{self, Machine};
+use crate::progress::Progress;
+use crate::record::Record;
+use crate::workshop::Workshop;
+
+/// Who is measured.
+const PEERS: [&str; 2] = ["causeway", "caddy"];
+
+/// How much of it.
+struct Extent {
+    rounds: usize,
+    sites: usize,
+    reloads: usize,
+}
+
+/// Runs the bench.
+pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record> {
+    // What is measured is what stood there at the start, whatever happens to the repository meanwhile.
+    let (date, commit) = (machine::date()?, machine::commit(&shop.root)?);
+    let extent = if quick {
+        Extent { rounds: 1, sites: 10_000, reloads: 200 }
+    } else {
+        Extent { rounds: 5, sites: 10_000, reloads: 1000 }
+    };
+    let progress =
+        Progress::new((PEERS.len() * (2 * extent.rounds * load::ROUND_MS + extent.reloads * reloads::ONE_MS)) as u64);
+    let mut tables = Vec::new();
+    for part in [load::run, reloads::run] {
+        let table = part(shop, &extent, &progress)?;
+        progress.say(&format!("\n{}\n{}", table.title, crate::record::table::markdown(&table)));
+        tables.push(table);
+    }
+    progress.end();
+    Ok(Record {
+        bench: "reload".to_owned(),
+        date,
+        commit,
+        machine: Machine::here()?,
+        arguments,
+        versions: shop.versions.clone(),
+        skipped: shop.skipped.clone(),
+        tables,
+    })
+}

@@ -1,0 +1,131 @@
+//! Reload after reload by way of the admin API, while wrk asks: does a request fail, does memory stay, how long does one take?
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use super::{Extent, PEERS};
+use crate::configurations::{self, Admin, PATH};
+use crate::peers;
+use crate::progress::Progress;
+use crate::record::{Better, Chart, Kind, Metric, Row, Table};
+use crate::request::HOST;
+use crate::sample;
+use crate::server::{Cores, Server, free_port};
+use crate::side_by_side::skip;
+use crate::tools;
+use crate::workshop::Workshop;
+
+/// About how long one reload takes.
+pub(super) const ONE_MS: usize = 30;
+/// Sites of each configuration.
+const SITES: usize = 200;
+/// How long a reload may take.
+const RELOAD_MAX: Duration = Duration::from_secs(30);
+/// Memory is looked at after this part of the reloads first: by then every pool has been filled.
+const SETTLED: usize = 10;
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+pub(super) fn run(shop: &mut Workshop, extent: &Extent, progress: &Progress) -> Result<Table> {
+    let mut rows = Vec::new();
+    for name in PEERS {
+        match measure(shop, name, extent, progress) {
+            Ok(row) => rows.push(row),
+            Err(error) => skip(shop, &format!("reloads of {name}"), &error),
+        }
+    }
+    Ok(Table {
+        name: "reloads".to_owned(),
+        title: format!("{} reloads under load", extent.reloads),
+        how: format!(
+            "{SITES} sites; POST /load with two Caddyfiles by turns, each as soon as the one before is answered, while `wrk -t1 -c64` asks; \
+             nothing pinned. A failed request is what wrk counts as one: no connection, a broken one, no answer in time, or another status \
+             than 2xx. Resident memory after a {SETTLED}th of the reloads and at their end; what is left over counts what the last did not give back."
+        ),
+        chart: Some(Chart { bars: vec!["one reload".to_owned()], label: Some("failed requests".to_owned()) }),
+        rows,
+    })
+}
+
+fn measure(shop: &mut Workshop, name: &'static str, extent: &Extent, progress: &Progress) -> Result<Row> {
+    let recipe = peers::recipe(name)?;
+    let tool = peers::obtain(shop, recipe)?;
+    let wrk = shop.packaged("wrk", "wrk")?;
+    let (port, admin) = (free_port()?, free_port()?);
+    let texts = [1, 2].map(|edition| configurations::sites(SITES, port, Admin::Port(admin), edition));
+    let mut launch = peers::configured(shop, &tool, name, &format!("{port}.Caddyfile"), &texts[0])?;
+    launch.path = PATH.to_owned();
+    let all = Cores::First(std::thread::available_parallelism()?.get());
+    let server = Server::start_launch(shop, recipe, launch, port, all)?;
+    let mut load = Command::new(wrk);
+    load.args(["-t1", "-c64", "-d3600s", "--latency", "-H", &format!("Host: {HOST}")]);
+    load.arg(format!("http://{}{PATH}", server.address));
+    let load =
+        load.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("starting wrk")?;
+    let measured = reload_all(&server, admin, &texts, name, extent, progress);
+    // wrk says what it counted when it is interrupted; also when a reload failed, so that it does not go on.
+    rustix::process::kill_process(rustix::process::Pid::from_child(&load), rustix::process::Signal::INT)?;
+    let said = load.wait_with_output()?;
+    let (times, resident) = measured?;
+    let said = String::from_utf8_lossy(&said.stdout);
+    let counts = tools::wrk_counts(&said).with_context(|| format!("wrk said {said:?}"))?;
+    ensure!(counts.requests > 0, "wrk had no answer at all: {said}");
+    let (settled, end) = (resident[extent.reloads / SETTLED - 1], resident[extent.reloads - 1]);
+    let mut row = Row::new(name);
+    let mut sorted = times.clone();
+    sorted.sort_unstable_by(f64::total_cmp);
+    row.metrics = vec![
+        Metric::count("failed requests", "", vec![counts.failed as f64]),
+        Metric::count("of", "", vec![counts.requests as f64]),
+        Metric::time("one reload", "ms", times),
+        Metric::time("the slowest", "ms", sorted.last().copied().into_iter().collect()),
+        Metric::new("resident, settled", "MiB", Kind::Counted, Better::Lower, vec![settled]),
+        Metric::new("at the end", "MiB", Kind::Counted, Better::Lower, vec![end]),
+    ];
+    Ok(row)
+}
+
+/// Each reload's time in ms and the resident memory in MiB behind it.
+fn reload_all(
+    server: &Server,
+    admin: u16,
+    texts: &[String; 2],
+    name: &str,
+    extent: &Extent,
+    progress: &Progress,
+) -> Result<(Vec<f64>, Vec<f64>)> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, admin));
+    let (mut times, mut resident) = (Vec::new(), Vec::new());
+    for number in 0..extent.reloads {
+        progress.at(&format!("{name}, reload {} of {}", number + 1, extent.reloads));
+        let started = Instant::now();
+        reload(address, &texts[(number + 1) % 2]).with_context(|| format!("reload {}", number + 1))?;
+        times.push(started.elapsed().as_secs_f64() * 1e3);
+        resident.push(sample::resident(&server.processes)? as f64 / MIB);
+        progress.done(ONE_MS as u64);
+    }
+    Ok((times, resident))
+}
+
+fn reload(admin: SocketAddr, text: &str) -> Result<()> {
+    let mut stream =
+        TcpStream::connect_timeout(&admin, Duration::from_secs(5)).context("connecting to the admin API")?;
+    stream.set_read_timeout(Some(RELOAD_MAX))?;
+    let length = text.len();
+    write!(
+        stream,
+        "POST /load HTTP/1.1\r\nHost: {admin}\r\nContent-Type: text/caddyfile\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{text}"
+    )?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    ensure!(
+        answer.starts_with(b"HTTP/1.1 200 "),
+        "POST /load: {}",
+        String::from_utf8_lossy(&answer[..answer.len().min(300)])
+    );
+    Ok(())
+}
