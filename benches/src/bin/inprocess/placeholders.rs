@@ -48,7 +48,7 @@ fn under_way(case: &cases::Case) -> (Context, Template) {
     let variables: Vec<_> = cases::variables().map(|(name, text)| (build.variable(&name), text)).collect();
     let template = build.template(case.source);
     let worker: Rc<dyn Worker> = FakeWorker::new();
-    let generation = Generation::new(Arc::new(build.finish()), &worker);
+    let generation = Generation::new(Arc::new(build.finish()), &worker, None);
     let mut spare = Spare::new(Rc::clone(&worker), Generation::vacant());
     parse_head(cases::request().as_bytes(), &Limits::default(), spare.head_mut()).expect("a good head");
     let arrival = Arrival {
