@@ -82,8 +82,12 @@ impl FieldMap {
     /// All values of a name, in order. O(entries).
     pub fn get_all<'s, 'a: 's>(&'s self, name: impl Into<NameRef<'a>>) -> impl Iterator<Item = &'s [u8]> {
         let name = name.into();
-        let from = self.place(name).unwrap_or(self.entries.len());
-        self.entries[from..].iter().filter(move |entry| self.is(entry, name)).map(|entry| self.value(entry))
+        // The first was compared when it was found.
+        let (first, rest) = match self.place(name) {
+            Some(at) => (Some(&self.entries[at]), &self.entries[at + 1..]),
+            None => (None, &[][..]),
+        };
+        first.into_iter().chain(rest.iter().filter(move |entry| self.is(entry, name))).map(|entry| self.value(entry))
     }
 
     /// Whether there is a field of this name.
@@ -378,15 +382,16 @@ impl FieldMap {
         }
     }
 
-    /// Whether it is of this name, which is not registered. Most entries that are not differ in length or at the end.
+    /// Whether it is of this name, which is not registered.
     #[inline]
     fn is_spelled(&self, entry: &Entry, name: &[u8]) -> bool {
+        let Some((&last, _)) = name.split_last() else { return false };
         if entry.known != OTHER || usize::from(entry.name_len) != name.len() {
             return false;
         }
-        let own = self.spelling(entry);
-        own.last().map(u8::to_ascii_lowercase) == name.last().map(u8::to_ascii_lowercase)
-            && own.eq_ignore_ascii_case(name)
+        // Most others of this length differ in their last octet, and looking at one octet is cheap.
+        let own = self.arena[entry.name_at as usize + name.len() - 1];
+        own.eq_ignore_ascii_case(&last) && self.spelling(entry).eq_ignore_ascii_case(name)
     }
 
     fn name(&self, entry: &Entry) -> NameRef<'_> {

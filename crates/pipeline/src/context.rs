@@ -115,6 +115,7 @@ struct Parts {
     variables: Vec<Text>,
     text: Vec<u8>,
     /// Where templates are rendered; more than one where one is rendered while another is looked at.
+    scratch: Vec<u8>,
     scratches: Vec<Vec<u8>>,
     client: Option<Client>,
     uuid: Option<u128>,
@@ -163,6 +164,7 @@ impl Spare {
             exchange: 1,
             variables: Vec::new(),
             text: Vec::new(),
+            scratch: Vec::new(),
             scratches: Vec::new(),
             client: None,
             uuid: None,
@@ -372,10 +374,18 @@ impl Context {
 
     /// Lends an empty vector that keeps its memory for the next use.
     pub fn with_scratch<T>(&mut self, work: impl FnOnce(&mut Self, &mut Vec<u8>) -> T) -> T {
-        let mut scratch = self.0.scratches.pop().unwrap_or_default();
+        // The first lies apart, since a template is seldom rendered inside another's use.
+        let mut scratch = std::mem::take(&mut self.0.scratch);
+        if scratch.capacity() == 0 {
+            scratch = self.0.scratches.pop().unwrap_or_default();
+        }
         let result = work(self, &mut scratch);
         scratch.clear();
-        self.0.scratches.push(scratch);
+        if self.0.scratch.capacity() == 0 {
+            self.0.scratch = scratch;
+        } else {
+            self.0.scratches.push(scratch);
+        }
         result
     }
 
@@ -527,6 +537,7 @@ impl Context {
             parts.variables.shrink_to_fit();
         }
         keep(&mut parts.text);
+        keep(&mut parts.scratch);
         parts.scratches.truncate(SCRATCHES_MAX);
         parts.scratches.iter_mut().for_each(keep);
         parts.client = None;
@@ -620,8 +631,8 @@ fn split_authority(authority: &str) -> (&str, Option<&str>) {
         let (host, tail) = rest.split_once(']').unwrap_or((rest, ""));
         return (host, tail.strip_prefix(':'));
     }
-    match authority.split_once(':') {
-        Some((host, port)) => (host, Some(port)),
+    match authority.bytes().position(|octet| octet == b':') {
+        Some(at) => (&authority[..at], Some(&authority[at + 1..])),
         None => (authority, None),
     }
 }

@@ -133,6 +133,7 @@ impl Template {
 
 impl Meaning {
     /// Appends its text; false when it is not known now.
+    #[inline]
     fn render(&self, cx: &mut Context, out: &mut Vec<u8>) -> bool {
         match self {
             Self::Place(place) => place.render(cx, out),

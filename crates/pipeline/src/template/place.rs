@@ -212,7 +212,21 @@ impl Place {
     }
 
     /// Appends its text; false when it is not known now.
+    #[inline]
     pub(super) fn render(&self, cx: &mut Context, out: &mut Vec<u8>) -> bool {
+        // Those that configurations name most are written where they lie.
+        let text = match self {
+            Self::Variable(id) => cx.variable(*id).unwrap_or_default(),
+            Self::Target(Which::Current, Part::Path, Form::Plain) => cx.path(),
+            Self::Host => cx.host().as_bytes(),
+            _ => return self.render_other(cx, out),
+        };
+        out.extend_from_slice(text);
+        true
+    }
+
+    #[inline(never)]
+    fn render_other(&self, cx: &mut Context, out: &mut Vec<u8>) -> bool {
         match self {
             // These may draw or work out something on first use.
             Self::Uuid => {
@@ -244,7 +258,6 @@ impl Place {
             Self::Target(which, part, form) => return target(cx, *which, *part, *form, out),
             Self::Field(name) => return joined(cx, name, out),
             Self::ResponseField(name) => return join(cx.response().fields(), name.as_ref(), out),
-            Self::Variable(id) => cx.variable(*id).unwrap_or_default(),
             Self::Method(which) => head_of(cx, *which).method().as_str().as_bytes(),
             Self::Scheme => cx.arrival().scheme.as_str().as_bytes(),
             Self::Protocol => cx.version().as_str().as_bytes(),
@@ -252,7 +265,6 @@ impl Place {
                 Version::Http2 => b"HTTP/2",
                 version => version.as_str().as_bytes(),
             },
-            Self::Host => cx.host().as_bytes(),
             Self::HostPort => head.authority().unwrap_or_default().as_bytes(),
             Self::Port => cx.host_port().unwrap_or_default().as_bytes(),
             Self::HostLabel(index) => {
@@ -352,10 +364,6 @@ fn part_of(name: &str, which: Which) -> Option<Place> {
 
 fn target(cx: &Context, which: Which, part: Part, form: Form, out: &mut Vec<u8>) {
     let start = out.len();
-    // Not asked for the path alone: its octets were looked at when they came.
-    if let (Part::Path, Which::Current, Form::Plain) = (part, which, form) {
-        return out.extend_from_slice(cx.path());
-    }
     let target = head_of(cx, which).target();
     let query = || target.query().filter(|_| target.form() != TargetForm::Asterisk).unwrap_or_default().as_bytes();
     match (part, which, form) {
@@ -433,12 +441,12 @@ fn join(fields: &FieldMap, name: NameRef<'_>, out: &mut Vec<u8>) {
     {
         return out.extend_from_slice(fields.get(known).unwrap_or_default());
     }
-    for (number, value) in fields.get_all(name).enumerate() {
-        if number > 0 {
-            out.push(b',');
-        }
+    let mut values = fields.get_all(name);
+    out.extend_from_slice(values.next().unwrap_or_default());
+    values.for_each(|value| {
+        out.push(b',');
         out.extend_from_slice(value);
-    }
+    });
 }
 
 /// All values of a key, decoded, with commas between them. A pair with a `;` or a bad escape does not count, as in Go.
