@@ -6,6 +6,7 @@
 //! - `parser`, `import`, `segment`: words to site blocks and nested directives, with snippets and files spliced in;
 //! - `error`: the mistakes an operator can make, each naming where, what was found and what was expected;
 //! - `registry`, `dispenser`, `directives`, `matcher`: the table of directive syntax and what each line means;
+//! - `format`: what a file should look like; nothing above needs it;
 //! - `address`, `options`, `route`, `servers`, `certificates`: sites and global options to servers, listeners, routes.
 //!
 //! The JSON equals what Caddy 2.11 emits for the same file, the order of object members aside. A directive or option that
@@ -17,6 +18,7 @@ mod directives;
 mod dispenser;
 mod environment;
 mod error;
+mod format;
 mod import;
 mod lexer;
 mod matcher;
@@ -39,6 +41,7 @@ use serde_json::{Map, Value, json};
 
 pub use dispenser::Dispenser;
 pub use error::{Error, ErrorKind, Part};
+pub use format::{format, unformatted_at};
 pub use matcher::MatcherSet;
 pub use position::Position;
 pub use registry::{Directives, Order, Output, RegisterError, Syntax};
@@ -176,7 +179,12 @@ pub fn adapt(
     let pairings = servers::sort(pairings, &sites);
     let http = servers::http_app(&pairings, &sites, &named, &options, &session)?;
     let tls = certificates::tls_app(&pairings, &sites, &options)?;
-    Ok(Adapted { json: top(&options, http, tls), warnings: session.warnings.into_inner(), sites: origins })
+    let mut warnings = session.warnings.into_inner();
+    if let Some((line, column)) = unformatted_at(source) {
+        let message = "the file is not formatted; `causeway fmt --overwrite` puts it in order".to_owned();
+        warnings.push(Warning { at: Position { file, line, column }, message });
+    }
+    Ok(Adapted { json: top(&options, http, tls), warnings, sites: origins })
 }
 
 fn refuse_directives_as_addresses(blocks: &[ServerBlock], directives: &Directives) -> Result<(), Error> {

@@ -15,7 +15,7 @@ use super::say;
 use super::serve::Verbosity;
 
 /// The file that is served when no other is named.
-const CADDYFILE: &str = "Caddyfile";
+pub(super) const CADDYFILE: &str = "Caddyfile";
 /// Where the welcome site listens.
 const WELCOME_LISTEN: &str = ":8080";
 
