@@ -203,7 +203,8 @@ fn named_routes(blocks: &[ServerBlock], session: &Session<'_>) -> Result<BTreeMa
         let Kind::NamedRoute(name) = &block.kind else { continue };
         let files = block.files();
         let scope = Scope { session, matchers: BTreeMap::new(), files: &files };
-        let outputs = dispenser::evaluate(&block.segments, scope, None)?;
+        let outputs = dispenser::evaluate(&block.segments, scope, None);
+        let outputs = outputs.map_err(|error| error.inside("", &block.closes))?;
         let routes = route::subroute(outputs, session, route::Ordering::ByDirective)?;
         let route = match routes.as_slice() {
             // Only the first handler survives here, as in Caddy, which assumes that one plain route has one handler.
@@ -253,6 +254,9 @@ fn top(options: &Options, http: Map<String, Value>, tls: Map<String, Value>) -> 
     }
     if options.debug {
         config.insert("logging".into(), json!({ "logs": { "default": { "level": "DEBUG" } } }));
+    }
+    if let Some(storage) = &options.storage {
+        config.insert("storage".into(), storage.clone());
     }
     let mut apps = Map::new();
     if !http.is_empty() {

@@ -6,6 +6,8 @@ mod any_input;
 mod directives;
 #[path = "caddyfile/errors.rs"]
 mod errors;
+#[path = "caddyfile/format.rs"]
+mod format;
 #[path = "caddyfile/language.rs"]
 mod language;
 #[path = "caddyfile/matchers.rs"]

@@ -23,6 +23,7 @@ struct Fault {
 
 #[derive(Debug)]
 struct Frame {
+    /// Empty for a named route, which Caddy counts as a surrounding but does not name.
     directive: Box<str>,
     /// The last word of the directive: Caddy names its line.
     closes: Position,
@@ -164,7 +165,7 @@ impl Error {
     pub fn caddy_message(&self) -> String {
         let Fault { at, kind, within } = &*self.0;
         let mut message = String::new();
-        for frame in within {
+        for frame in within.iter().filter(|frame| !frame.directive.is_empty()) {
             message += &format!("parsing caddyfile tokens for '{}': ", frame.directive);
         }
         let mut place = at;
@@ -192,7 +193,9 @@ impl Error {
             ErrorKind::Word { .. } => message += self.0.sentence().split("; expected").next().unwrap_or_default(),
             _ => message += &self.0.sentence(),
         }
-        message += &format!(", at {}:{}", place.file, place.line);
+        if kind.placed() {
+            message += &format!(", at {}:{}", place.file, place.line);
+        }
         for frame in within.iter().rev().skip(1) {
             message += &format!(", at {}:{}", frame.closes.file, frame.closes.line);
         }
@@ -203,6 +206,28 @@ impl Error {
 /// How Caddy words an unknown global option; its own shape, because Caddy puts the place in front.
 pub(crate) const GLOBAL_OPTION: &str = "unrecognized global option: {}";
 
+pub(crate) const MATCHER_NAME: &str = "unrecognized matcher name: {}; expected one defined in this block";
+pub(crate) const MATCHER_TWICE: &str = "matcher is defined more than once: {}";
+pub(crate) const NAMED_ROUTE: &str = "cannot invoke named route '{}', which was not defined";
+pub(crate) const DURATION: &str = "invalid duration '{}'; expected one such as 30s, 1m30s or 2d";
+pub(crate) const SERVER_NAME_TWICE: &str = "applying global server options: cannot use duplicate server name '{}'";
+pub(crate) const SERVERS_TWICE: &str = "cannot have 'servers' global options with duplicate listener addresses: {}";
+
+impl ErrorKind {
+    /// Whether Caddy says where it is; these it finds when the words are read already.
+    fn placed(&self) -> bool {
+        const UNPLACED: [&str; 6] =
+            [MATCHER_NAME, MATCHER_TWICE, NAMED_ROUTE, DURATION, SERVER_NAME_TWICE, SERVERS_TWICE];
+        match self {
+            Self::Word { rule, .. } => !UNPLACED.contains(rule),
+            Self::Unordered(_) | Self::NamedRouteTwice(_) | Self::AmbiguousSite(_) | Self::GlobalOptionsNotFirst => {
+                false
+            }
+            _ => true,
+        }
+    }
+}
+
 const SECOND_SITE: &str = "Did you mean to define a second site? If so, you must use curly braces around each site to \
                            separate their configurations.";
 
@@ -212,7 +237,7 @@ impl fmt::Display for Error {
         // A quoted word may hold line breaks; the sentence stays one line.
         let sentence = self.0.sentence().replace('\n', "\\n");
         write!(f, "{at}: ")?;
-        for frame in within {
+        for frame in within.iter().filter(|frame| !frame.directive.is_empty()) {
             write!(f, "parsing caddyfile tokens for '{}': ", frame.directive)?;
         }
         f.write_str(&sentence)?;

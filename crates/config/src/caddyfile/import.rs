@@ -98,6 +98,8 @@ impl<'a> Imports<'a> {
             self.warnings.push(Warning { at: target.at.clone(), message });
         }
         for path in paths {
+            // Absolute, as in Caddy: the name is what file_server hides.
+            let path = std::path::absolute(&path).unwrap_or(path);
             let name: Arc<str> = Arc::from(&*path.to_string_lossy());
             let source = match std::fs::read_to_string(&path) {
                 Ok(source) => source,

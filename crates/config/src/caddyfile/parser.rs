@@ -31,6 +31,8 @@ pub(crate) struct ServerBlock {
     /// Whether braces enclose it; a file with a single site may leave them out.
     pub(crate) braces: bool,
     pub(crate) at: Position,
+    /// Its last word: the closing brace if it has one.
+    pub(crate) closes: Position,
 }
 
 impl ServerBlock {
@@ -101,21 +103,23 @@ impl Parser<'_> {
                 let kind = Kind::NamedRoute(name.to_owned());
                 self.require_brace()?;
                 self.next += 1;
-                let segments = self.lines(&keys[0], 1)?.0;
-                return Ok(Some(ServerBlock { kind, keys, segments, braces, at }));
+                let (segments, closes) = self.lines(&keys[0], 1)?;
+                return Ok(Some(ServerBlock { kind, keys, segments, braces, at, closes }));
             }
         }
-        let segments = if braces {
+        let (segments, closes) = if braces {
             let open = self.tokens[self.next].clone();
             self.next += 1;
-            self.lines(&open, 1)?.0
+            self.lines(&open, 1)?
         } else {
-            self.lines_until_end()?
+            let segments = self.lines_until_end()?;
+            let closes = segments.last().map_or(&at, |last| &last.closes).clone();
+            (segments, closes)
         };
         if keys.is_empty() && segments.is_empty() {
             return Ok(None);
         }
-        Ok(Some(ServerBlock { kind: Kind::Site, keys, segments, braces, at }))
+        Ok(Some(ServerBlock { kind: Kind::Site, keys, segments, braces, at, closes }))
     }
 
     /// Site addresses, up to the opening brace or the end of a line that does not end in a comma.
@@ -254,6 +258,9 @@ impl Parser<'_> {
     fn segment(&mut self, depth: usize) -> Result<Segment, Error> {
         let name = self.tokens[self.next].clone();
         let rule = |token: &Token, rule| Err(Error::at(token, ErrorKind::Rule(rule)));
+        if name.opens() && !self.last_in_line(self.next) {
+            return rule(&name, "Unexpected next token after '{' on same line");
+        }
         if name.opens() {
             return rule(&name, "Unexpected '{' on a new line; did you mean to place the '{' on the previous line?");
         }
@@ -262,6 +269,9 @@ impl Parser<'_> {
         while let Some(token) = self.peek() {
             let last = self.last_in_line(self.next);
             if self.starts_line(self.next) {
+                if token.opens() && !last {
+                    return rule(token, "Unexpected next token after '{' on same line");
+                }
                 break;
             }
             if segment.block.is_some() {

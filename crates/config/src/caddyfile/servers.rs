@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::address::{self, Address};
-use super::error::{Error, ErrorKind};
+use super::error::{Error, ErrorKind, NAMED_ROUTE};
 use super::matcher::MatcherSet;
 use super::options::Options;
 use super::registry::Output;
@@ -271,8 +271,8 @@ impl<'a> Server<'a> {
                 continue;
             }
             let Some(route) = named.get(name) else {
-                let rule = "cannot invoke named route '{}', which was not defined";
-                return Err(Error::new(at.clone(), ErrorKind::Word { rule, found: name.as_str().into() }));
+                let kind = ErrorKind::Word { rule: NAMED_ROUTE, found: name.as_str().into() };
+                return Err(Error::new(at.clone(), kind));
             };
             self.named.insert(name.clone(), route.route.clone());
             wanted.extend(&route.invoked);
@@ -347,20 +347,23 @@ impl<'a> Server<'a> {
                 } else {
                     continue;
                 };
-                let rule = match (seen, secure) {
-                    (Some(true), false) => {
-                        "server is configured for HTTPS and cannot natively multiplex HTTP and HTTPS: {}"
-                    }
-                    (Some(false), true) => {
-                        "server is configured for HTTP and cannot natively multiplex HTTP and HTTPS: {}"
-                    }
-                    _ => {
-                        seen = Some(secure);
-                        continue;
-                    }
+                let Some(seen) = seen.filter(|seen| *seen != secure) else {
+                    seen = Some(secure);
+                    continue;
                 };
                 let token = &self.sites[share.site].keys[key];
-                return Err(Error::at(token, ErrorKind::Word { rule, found: token.text.clone() }));
+                let listeners = Vec::from_iter(self.pairing.listeners.keys().map(String::as_str)).join(" ");
+                let (schemes, hint) = match (seen, &*address.scheme) {
+                    (true, "") if address.host.is_empty() => ("HTTPS", " (try specifying https:// in the address)"),
+                    (true, _) => ("HTTPS", ""),
+                    (false, _) => ("HTTP", ""),
+                };
+                let sentence = format!(
+                    "server listening on [{listeners}] is configured for {schemes} and cannot natively multiplex HTTP \
+                     and HTTPS: {}{hint}",
+                    token.text
+                );
+                return Err(Error::at(token, ErrorKind::Custom(sentence.into())));
             }
         }
         Ok(())

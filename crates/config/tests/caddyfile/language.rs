@@ -175,9 +175,19 @@ fn registered_directives() {
 // What Caddy overlooks is accepted, with a warning.
 #[test]
 fn overlooked_words_are_warned_of() {
-    let adapted = read(":80\nheader A b c surplus\nrespond x").unwrap();
+    let adapted = read(":80\nheader A b c surplus\nrespond x\n").unwrap();
     let warnings: Vec<_> = adapted.warnings.iter().map(|warning| warning.at.to_string()).collect();
     assert_eq!(warnings, ["Caddyfile:2:14"]);
+}
+
+// In the block of `header` a surplus word is a field of its own, as if a line began with it.
+#[test]
+fn surplus_words_in_a_header_block() {
+    let surplus = read(":80 {\n\theader {\n\t\tdefer Server\n\t\tA b c D e\n\t}\n}\n").unwrap();
+    let written = json(":80 {\n\theader {\n\t\tdefer\n\t\tServer\n\t\tA b c\n\t\tD e\n\t}\n}\n");
+    assert_eq!(surplus.json, written);
+    let warnings: Vec<_> = surplus.warnings.iter().map(|warning| warning.at.to_string()).collect();
+    assert_eq!(warnings, ["Caddyfile:3:9", "Caddyfile:4:9"]);
 }
 
 #[test]
