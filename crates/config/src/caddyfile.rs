@@ -143,10 +143,6 @@ pub fn adapt(
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Adapted, Error> {
     let file: Arc<str> = Arc::from(file_name);
-    if source.is_empty() {
-        let at = Position { file, line: 1, column: 1 };
-        return Err(Error::new(at, ErrorKind::UnexpectedEnd { expected: "a site address" }));
-    }
     let tokens = lexer::lex(source, &file, env)?;
     let (mut blocks, warnings) = parser::parse(tokens, &file, env)?;
     refuse_directives_as_addresses(&blocks, directives)?;

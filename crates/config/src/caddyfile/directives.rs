@@ -75,6 +75,14 @@ impl Handler {
         self
     }
 
+    /// Sets a value in place of an earlier one, or takes that out.
+    fn replace(&mut self, key: &str, value: Option<impl Into<Value>>) {
+        match value {
+            Some(value) => drop(self.0.insert(key.to_owned(), value.into())),
+            None => drop(self.0.shift_remove(key)),
+        }
+    }
+
     fn json(self) -> Value {
         self.0.into()
     }

@@ -110,8 +110,9 @@ impl<'a> Imports<'a> {
             };
             if source.trim().is_empty() {
                 self.warnings.push(Warning { at: target.at.clone(), message: format!("Import file is empty: {name}") });
+            } else {
+                tokens.extend(lexer::lex(&source, &name, self.env)?);
             }
-            tokens.extend(lexer::lex(&source, &name, self.env)?);
             nodes.push(name.to_string());
         }
         Ok((tokens, nodes))

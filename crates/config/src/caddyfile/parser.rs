@@ -102,7 +102,9 @@ impl Parser<'_> {
             if let Some(name) = key.text.strip_prefix("&(").and_then(|name| name.strip_suffix(')')) {
                 let kind = Kind::NamedRoute(name.to_owned());
                 self.require_brace()?;
-                self.next += 1;
+                let body = self.next + 1;
+                self.skip_block()?;
+                self.next = body;
                 let (segments, closes) = self.lines(&keys[0], 1)?;
                 return Ok(Some(ServerBlock { kind, keys, segments, braces, at, closes }));
             }
@@ -174,6 +176,10 @@ impl Parser<'_> {
         }
     }
 
+    fn warn(&mut self, at: &Position, message: &str) {
+        self.imports.warnings.push(Warning { at: at.clone(), message: message.to_owned() });
+    }
+
     fn require_brace(&self) -> Result<(), Error> {
         match self.peek() {
             Some(token) if token.opens() => Ok(()),
@@ -223,7 +229,11 @@ impl Parser<'_> {
         let mut segments = Vec::new();
         while let Some(token) = self.peek() {
             if token.closes() {
-                return Err(Error::at(token, ErrorKind::Rule("Unexpected '}' because no matching opening brace")));
+                // Caddy lets it end the site.
+                let at = token.at.clone();
+                self.warn(&at, "this brace ends nothing that a brace began");
+                self.next += 1;
+                break;
             }
             if &*token.text == "import" {
                 self.import(1)?;
@@ -241,7 +251,17 @@ impl Parser<'_> {
         }
         let mut segments = Vec::new();
         loop {
-            let Some(token) = self.peek() else { return Err(self.end("'}'")) };
+            let Some(token) = self.peek() else {
+                // Caddy takes the brace that ends a site's last directive for the site's own as well.
+                return match (self.tokens.last(), segments.is_empty()) {
+                    (Some(last), false) if depth == 1 && last.closes() => {
+                        let at = last.at.clone();
+                        self.warn(&at, "this brace ends its directive and, because none follows, the site too");
+                        Ok((segments, at))
+                    }
+                    _ => Err(self.end("'}'")),
+                };
+            };
             if token.closes() {
                 let at = token.at.clone();
                 self.next += 1;

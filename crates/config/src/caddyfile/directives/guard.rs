@@ -55,12 +55,11 @@ pub(super) fn request_body(d: &mut Dispenser<'_>) -> Result<Value, Error> {
         match &*line.name().text {
             "max_size" => {
                 let size = line.size("parsing max_size: '{}' is no size; expected one such as 16KiB or 100MB")?;
-                if size != 0 {
-                    handler.set("max_size", size);
-                }
+                handler.replace("max_size", (size != 0).then_some(size));
             }
             "set" => {
-                handler.text("set", &line.only()?.text);
+                let body = &*line.only()?.text;
+                handler.replace("set", (!body.is_empty()).then_some(body));
             }
             _ => return Err(line.unknown("unrecognized request_body subdirective '{}'", &["max_size", "set"])),
         }

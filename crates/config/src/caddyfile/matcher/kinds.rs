@@ -307,7 +307,7 @@ fn file(lines: &[Segment], _name: &str) -> Result<Value, Error> {
                     matcher.insert("split_path".into(), texts(&option.arguments).into());
                 }
                 ("try_files", arguments) if !arguments.is_empty() || !tries.is_empty() => {
-                    tries.extend(texts(arguments))
+                    tries.extend(texts(arguments));
                 }
                 ("root" | "try_policy" | "split_path" | "try_files", _) => return count(option),
                 _ => return unknown(&option.name),
