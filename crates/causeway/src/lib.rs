@@ -12,6 +12,7 @@ const NEEDS: &[(&str, Option<&str>)] = &[
     ("fs", None),
     ("handle_path", Some("http.handlers.rewrite")),
     ("invoke", Some("http.handlers.invoke")),
+    ("log", None),
     ("log_append", Some("http.handlers.log_append")),
     // Variables that choose an access log and its level; there is one log, with one level.
     ("log_level", None),

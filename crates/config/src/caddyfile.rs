@@ -6,6 +6,7 @@
 //! - `parser`, `import`, `segment`: words to site blocks and nested directives, with snippets and files spliced in;
 //! - `error`: the mistakes an operator can make, each naming where, what was found and what was expected;
 //! - `registry`, `dispenser`, `directives`, `matcher`: the table of directive syntax and what each line means;
+//! - `log`: loggers, of sites and of the global block;
 //! - `format`: what a file should look like; nothing above needs it;
 //! - `address`, `options`, `route`, `servers`, `certificates`: sites and global options to servers, listeners, routes.
 //!
@@ -21,6 +22,7 @@ mod error;
 mod format;
 mod import;
 mod lexer;
+mod log;
 mod matcher;
 mod options;
 mod parser;
@@ -42,6 +44,7 @@ use serde_json::{Map, Value, json};
 pub use dispenser::Dispenser;
 pub use error::{Error, ErrorKind, Part};
 pub use format::{format, unformatted_at};
+pub use log::Logger;
 pub use matcher::MatcherSet;
 pub use position::Position;
 pub use registry::{Directives, Order, Output, RegisterError, Syntax};
@@ -95,6 +98,7 @@ pub(crate) struct Session<'a> {
     pub(crate) directives: &'a Directives,
     pub(crate) order: Vec<Box<str>>,
     pub(crate) groups: Cell<usize>,
+    pub(crate) logs: Cell<usize>,
     pub(crate) warnings: RefCell<Vec<Warning>>,
     /// Named routes that the directive being read invokes; taken by whoever owns that directive.
     pub(crate) invoked: RefCell<BTreeMap<String, Position>>,
@@ -107,6 +111,13 @@ impl Session<'_> {
         self.groups.set(number + 1);
         format!("group{number}")
     }
+
+    /// A fresh logger's name.
+    pub(crate) fn next_log(&self) -> String {
+        let number = self.logs.get();
+        self.logs.set(number + 1);
+        format!("log{number}")
+    }
 }
 
 /// A site block with its directives evaluated.
@@ -115,6 +126,16 @@ pub(crate) struct Site {
     pub(crate) addresses: Vec<Address>,
     pub(crate) outputs: Vec<Placed>,
     pub(crate) invoked: BTreeMap<String, Position>,
+}
+
+impl Site {
+    /// Its loggers in the order written.
+    pub(crate) fn loggers(&self) -> impl Iterator<Item = &Logger> {
+        self.outputs.iter().filter_map(|placed| match &placed.output {
+            Output::Log(logger) => Some(logger),
+            _ => None,
+        })
+    }
 }
 
 /// A `&(name)` block: its route, and the named routes it invokes in turn.
@@ -158,6 +179,7 @@ pub fn adapt(
         directives,
         order,
         groups: Cell::new(0),
+        logs: Cell::new(0),
         warnings: RefCell::new(warnings),
         invoked: RefCell::default(),
     };
@@ -180,7 +202,10 @@ pub fn adapt(
         let message = "the file is not formatted; `causeway fmt --overwrite` puts it in order".to_owned();
         warnings.push(Warning { at: Position { file, line, column }, message });
     }
-    Ok(Adapted { json: top(&options, http, tls), warnings, sites: origins })
+    let shares = pairings.iter().flat_map(|pairing| &pairing.shares);
+    let loggers = shares.flat_map(|share| sites[share.site].loggers());
+    let logs = log::configuration(&options.loggers, loggers, options.debug);
+    Ok(Adapted { json: top(&options, logs, http, tls), warnings, sites: origins })
 }
 
 fn refuse_directives_as_addresses(blocks: &[ServerBlock], directives: &Directives) -> Result<(), Error> {
@@ -213,6 +238,7 @@ fn named_routes(blocks: &[ServerBlock], session: &Session<'_>) -> Result<BTreeMa
         }
     }
     session.groups.set(0);
+    session.logs.set(0);
     Ok(named)
 }
 
@@ -243,13 +269,13 @@ fn origins(site: &Site) -> Vec<SiteOrigin> {
         .collect()
 }
 
-fn top(options: &Options, http: Map<String, Value>, tls: Map<String, Value>) -> Value {
+fn top(options: &Options, logs: Map<String, Value>, http: Map<String, Value>, tls: Map<String, Value>) -> Value {
     let mut config = Map::new();
     if let Some(admin) = options.admin_json() {
         config.insert("admin".into(), admin);
     }
-    if options.debug {
-        config.insert("logging".into(), json!({ "logs": { "default": { "level": "DEBUG" } } }));
+    if !logs.is_empty() {
+        config.insert("logging".into(), json!({ "logs": logs }));
     }
     if let Some(storage) = &options.storage {
         config.insert("storage".into(), storage.clone());

@@ -10,6 +10,8 @@ mod errors;
 mod format;
 #[path = "caddyfile/language.rs"]
 mod language;
+#[path = "caddyfile/log.rs"]
+mod log;
 #[path = "caddyfile/matchers.rs"]
 mod matchers;
 #[path = "caddyfile/options.rs"]

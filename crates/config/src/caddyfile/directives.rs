@@ -18,6 +18,7 @@ pub(crate) use routing::protocols;
 
 use serde_json::{Map, Value};
 
+use super::log;
 use super::registry::Syntax;
 use super::token::Token;
 
@@ -35,6 +36,7 @@ pub(crate) const BUILT: &[(&str, Syntax)] = &[
     ("handle_path", Syntax::Custom(target::handle_path)),
     ("header", Syntax::Custom(answer::header)),
     ("invoke", Syntax::Handler(routing::invoke)),
+    ("log", Syntax::Custom(log::directive)),
     ("log_append", Syntax::Handler(variables::log_append)),
     ("log_level", Syntax::Handler(variables::log_level)),
     ("log_name", Syntax::Handler(variables::log_name)),

@@ -159,6 +159,11 @@ impl<'a> Dispenser<'a> {
         self.scope.session.next_group()
     }
 
+    /// A name for a logger that has none.
+    pub(crate) fn log_name(&self) -> String {
+        self.scope.session.next_log()
+    }
+
     /// The files the enclosing site block came from, sorted.
     pub fn files(&self) -> &'a [Arc<str>] {
         self.scope.files
@@ -203,6 +208,11 @@ impl<'a> Dispenser<'a> {
     /// A broken rule and the word handed out last, which stands for `{}` in it.
     pub fn word(&self, rule: &'static str) -> Error {
         self.error(ErrorKind::Word { rule, found: self.last().text.clone() })
+    }
+
+    /// The word handed out last, which is no module's name; `{}` in the rule stands for it.
+    pub(crate) fn unknown_module(&self, rule: &'static str, expected: &'static [&'static str]) -> Error {
+        self.error(ErrorKind::Unknown { rule, name: self.last().text.clone(), expected })
     }
 
     /// A line's name that is in no table; `{}` in the rule stands for it.

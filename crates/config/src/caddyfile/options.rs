@@ -1,5 +1,6 @@
 //! The global options block.
 
+mod listeners;
 mod per_server;
 
 use std::cell::{Cell, RefCell};
@@ -11,6 +12,7 @@ use super::Session;
 use super::directives::protocols;
 use super::dispenser::{Dispenser, Scope};
 use super::error::{DURATION, Error, ErrorKind, GLOBAL_OPTION, Part, SERVER_NAME_TWICE, SERVERS_TWICE};
+use super::log::{self, Logger};
 use super::quantity::{integer, nanoseconds};
 use super::registry::Directives;
 use super::segment::Segment;
@@ -35,6 +37,7 @@ pub(crate) struct Options {
     metrics: Option<Value>,
     admin: Option<Value>,
     pub(crate) storage: Option<Value>,
+    pub(crate) loggers: Vec<Logger>,
     persist_config: Persist,
 }
 
@@ -97,7 +100,6 @@ const NOT_BUILT: &[&str] = &[
     "filesystem",
     "key_type",
     "local_certs",
-    "log",
     "ocsp_interval",
     "ocsp_stapling",
     "on_demand_tls",
@@ -123,6 +125,7 @@ const BUILT: &[&str] = &[
     "grace_period",
     "http_port",
     "https_port",
+    "log",
     "metrics",
     "order",
     "persist_config",
@@ -137,6 +140,7 @@ pub(crate) fn read(segments: &[Segment], directives: &Directives) -> Result<Opti
         directives,
         order: directives.order().to_vec(),
         groups: Cell::new(0),
+        logs: Cell::new(0),
         warnings: RefCell::default(),
         invoked: RefCell::default(),
     };
@@ -201,6 +205,7 @@ fn option(options: &mut Options, d: &mut Dispenser<'_>, directives: &Directives)
         "order" => order(options, d, directives)?,
         "admin" => options.admin = Some(admin(d)?),
         "metrics" => options.metrics = Some(metrics(d)?),
+        "log" => options.loggers.push(log::option(d, &options.loggers)?),
         "storage" => options.storage = Some(storage(d)?),
         "servers" => options.servers.push(ServerOptions::read(d)?),
         known if NOT_BUILT.contains(&known) => {

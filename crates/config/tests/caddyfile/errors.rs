@@ -231,8 +231,8 @@ fn options() {
         ),
         ("{\n\torder nope first\n}\n", "2:8: parsing caddyfile tokens for 'order': nope is not a registered directive"),
         (
-            "{\n\tservers {\n\t\tlistener_wrappers {\n\t\t}\n\t}\n}\n",
-            "3:3: parsing caddyfile tokens for 'servers': servers option 'listener_wrappers' is not built into this version",
+            "{\n\tservers {\n\t\tlistener_wrappers {\n\t\t\ttsl\n\t\t}\n\t}\n}\n",
+            "4:4: parsing caddyfile tokens for 'servers': getting module named 'caddy.listeners.tsl': module not registered; expected http_redirect, proxy_protocol, tls",
         ),
         (
             "{\n\tservers {\n\t\tmax_header_size big\n\t}\n}\n",

@@ -7,6 +7,7 @@ use super::super::error::{Error, ErrorKind, Part};
 use super::super::matcher::PRIVATE_RANGES;
 use super::super::position::Position;
 use super::super::quantity::{integer, nanoseconds};
+use super::listeners;
 
 /// Options for the servers that listen on an address, or for all others.
 #[derive(Debug)]
@@ -33,10 +34,12 @@ const OPTIONS: &[&str] = &[
     "keepalive_count",
     "keepalive_idle",
     "keepalive_interval",
+    "listener_wrappers",
     "log_credentials",
     "max_header_size",
     "metrics",
     "name",
+    "packet_conn_wrappers",
     "protocols",
     "strict_sni_host",
     "timeouts",
@@ -166,9 +169,15 @@ impl ServerOptions {
                 }
                 self.metrics = Some(metrics);
             }
-            "listener_wrappers" | "packet_conn_wrappers" => {
-                return Err(d.error(ErrorKind::NotBuilt(Part::ServersOption, name.into())));
+            "listener_wrappers" => {
+                let wrappers = listeners::wrappers(d)?;
+                if !wrappers.is_empty()
+                    && let Value::Array(list) = self.members.entry(name).or_insert_with(|| json!([]))
+                {
+                    list.extend(wrappers);
+                }
             }
+            "packet_conn_wrappers" => listeners::packet_wrappers(d)?,
             _ => return Err(d.unknown("unrecognized servers option '{}'", OPTIONS)),
         }
         Ok(())
