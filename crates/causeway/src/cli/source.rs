@@ -153,6 +153,8 @@ impl Source {
                 Problem::Shape(words) => words.strip_prefix("unknown field `").and_then(until_backquote).unwrap_or(""),
                 _ => "",
             };
+            // The whole of `logging` is refused at once, whatever of it is not understood.
+            let word = if refused.path == "logging" { "log" } else { word };
             let place = only_place(&self.text, word);
             if let (Some((line, column)), Some((_, words))) = (place, error.to_string().split_once(": ")) {
                 return format!("{}:{line}:{column}: {words}", self.name);

@@ -5,9 +5,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use super::position::Position;
-use super::token::Token;
+use super::token::{Imported, Token};
 
 /// A mistake in a Caddyfile. Always the operator's; reaches the whole load, so nothing of the file takes effect.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub struct Error(Box<Fault>);
 struct Fault {
     at: Position,
     kind: ErrorKind,
+    /// The import that brought the word.
+    imported: Option<Arc<Imported>>,
     /// The directives it happened in, outermost first.
     within: Vec<Frame>,
 }
@@ -137,12 +140,14 @@ pub enum ErrorKind {
 impl Error {
     /// A mistake at a place.
     pub fn new(at: Position, kind: ErrorKind) -> Self {
-        Self(Box::new(Fault { at, kind, within: Vec::new() }))
+        Self(Box::new(Fault { at, kind, imported: None, within: Vec::new() }))
     }
 
     /// A mistake at a word.
     pub fn at(token: &Token, kind: ErrorKind) -> Self {
-        Self::new(token.at.clone(), kind)
+        let mut error = Self::new(token.at.clone(), kind);
+        error.0.imported.clone_from(&token.imported);
+        error
     }
 
     /// The first character of what is wrong.
@@ -163,7 +168,7 @@ impl Error {
 
     /// The mistake in Caddy's words: no column, the directives it happened in, and at the end the lines where they end.
     pub fn caddy_message(&self) -> String {
-        let Fault { at, kind, within } = &*self.0;
+        let Fault { at, kind, within, .. } = &*self.0;
         let mut message = String::new();
         for frame in within.iter().filter(|frame| !frame.directive.is_empty()) {
             message += &format!("parsing caddyfile tokens for '{}': ", frame.directive);
@@ -195,6 +200,7 @@ impl Error {
         }
         if kind.placed() {
             message += &format!(", at {}:{}", place.file, place.line);
+            message += &self.0.import_chain();
         }
         for frame in within.iter().rev().skip(1) {
             message += &format!(", at {}:{}", frame.closes.file, frame.closes.line);
@@ -233,7 +239,7 @@ const SECOND_SITE: &str = "Did you mean to define a second site? If so, you must
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Fault { at, kind, within } = &*self.0;
+        let Fault { at, kind, within, .. } = &*self.0;
         // A quoted word may hold line breaks; the sentence stays one line.
         let sentence = self.0.sentence().replace('\n', "\\n");
         write!(f, "{at}: ")?;
@@ -247,15 +253,19 @@ impl fmt::Display for Error {
                     write!(f, " (did you mean \"{near}\"?)")?;
                 }
                 match braces {
-                    None => f.write_str(" - are you sure your Caddyfile structure (nesting and braces) is correct?"),
-                    Some(false) if near.is_none() => write!(f, "; expected a directive. {SECOND_SITE}"),
-                    Some(_) => f.write_str("; expected a directive"),
+                    None => f.write_str(" - are you sure your Caddyfile structure (nesting and braces) is correct?")?,
+                    Some(false) if near.is_none() => write!(f, "; expected a directive. {SECOND_SITE}")?,
+                    Some(_) => f.write_str("; expected a directive")?,
                 }
             }
             ErrorKind::Unknown { expected, .. } if !expected.is_empty() => {
-                write!(f, "; expected {}", expected.join(", "))
+                write!(f, "; expected {}", expected.join(", "))?;
             }
-            _ => Ok(()),
+            _ => {}
+        }
+        match &self.0.imported {
+            Some(imported) => write!(f, " (imported at {})", imported.at),
+            None => Ok(()),
         }
     }
 }
@@ -263,6 +273,18 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Fault {
+    /// Which imports brought the word, first the one that read it, in Caddy's notation.
+    fn import_chain(&self) -> String {
+        let mut imports = Vec::new();
+        let mut next = self.imported.as_ref();
+        while let Some(import) = next {
+            let snippet = import.snippet.as_ref().map_or(String::new(), |name| format!(" {name}"));
+            imports.insert(0, format!("{}:{} (import{snippet})", import.at.file, import.ends));
+            next = import.before.as_ref();
+        }
+        if imports.is_empty() { String::new() } else { format!(" import chain ['{}']", imports.join("','")) }
+    }
+
     /// The sentence, without place or surroundings; Caddy's wording wherever Caddy has one.
     fn sentence(&self) -> Cow<'static, str> {
         let line = self.at.line;

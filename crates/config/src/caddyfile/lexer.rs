@@ -59,7 +59,7 @@ impl Lexer<'_> {
 
     fn token(&self, start: usize, row: u32, text: String, quote: Quote) -> Token {
         let at = self.position(start);
-        Token { text: text.into(), quote, at, rows: (row, self.row), chain: 0, snippet: None }
+        Token { text: text.into(), quote, at, rows: (row, self.row), imported: None, snippet: None }
     }
 
     /// Moves to the first character of a word; true when a backslash that is part of the word stands before it.

@@ -341,7 +341,9 @@ impl Parser<'_> {
         }
         let arguments_end = start + self.tokens[start..self.next].iter().take_while(|token| !token.opens()).count();
         let line = self.tokens[start..arguments_end].to_vec();
-        let imported = self.imports.expand(&line, block.as_deref().unwrap_or_default(), &self.snippets, nesting)?;
+        let ends = self.tokens[self.next - 1].at.line;
+        let block = block.unwrap_or_default();
+        let imported = self.imports.expand(&line, &block, ends, &self.snippets, nesting)?;
         self.tokens.splice(start..self.next, imported);
         self.next = start;
         Ok(())

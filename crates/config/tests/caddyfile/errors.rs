@@ -172,7 +172,10 @@ fn structure() {
             "3:1: server block without any key is global configuration, and if used, it must be first",
         ),
         ("(s) {\n}\n(s) {\n}\n", "3:1: redeclaration of previously declared snippet s"),
-        ("(a) {\n\timport a\n}\nimport a\n", "2:2: a cycle of imports exists between Caddyfile:a and Caddyfile:a"),
+        (
+            "(a) {\n\timport a\n}\nimport a\n",
+            "2:2: a cycle of imports exists between Caddyfile:a and Caddyfile:a (imported at Caddyfile:4:1)",
+        ),
         (":80\nimport", "2:1: wrong argument count or unexpected line ending after 'import'"),
         ("&(r) {\n}\n&(r) {\n}\n", "3:1: cannot have duplicate named_routes: r"),
         (":80 {\n\tinvoke r\n}\n", "2:9: cannot invoke named route 'r', which was not defined"),
@@ -286,6 +289,15 @@ fn positions_are_the_operators() {
             "4:5: parsing caddyfile tokens for 'respond': wrong argument count or unexpected line ending after 'c'",
         ),
     ]);
+}
+
+// A word that an import brought stands where it was written; the message also says where it was imported.
+#[test]
+fn imported_words() {
+    let error = read("(s) {\n\tredir\n}\n:80 {\n\timport s {\n\t\ta b\n\t}\n}\n").unwrap_err();
+    let sentence = "parsing caddyfile tokens for 'redir': wrong argument count or unexpected line ending after 'redir'";
+    assert_eq!(error.to_string(), format!("Caddyfile:2:2: {sentence} (imported at Caddyfile:5:2)"));
+    assert_eq!(error.caddy_message(), format!("{sentence}, at Caddyfile:2 import chain ['Caddyfile:7 (import s)']"));
 }
 
 // What Caddy has and this version lacks is told apart from what nobody has.
