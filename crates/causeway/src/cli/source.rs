@@ -252,7 +252,7 @@ pub(crate) fn welcome(listen: Option<&str>) -> Source {
 
 #[cfg(test)]
 mod tests {
-    use causeway_pipeline::{Build, Registry, Template};
+    use causeway_pipeline::{Build, Registry};
 
     use super::*;
 
@@ -260,7 +260,7 @@ mod tests {
     fn a_literal_is_shown_as_it_is() {
         for text in ["", "a", "{a}", "\\", "\\{", "\\}", "\\\\{x\\\\}", "a\\b{http.request.host}", "{{}}", "}{"] {
             let registry = Registry::default();
-            let template = Template::compile(&literal(text), &mut Build::new(&registry));
+            let template = Build::new(&registry).template(&literal(text));
             assert_eq!(template.literal(), Some(text));
         }
     }
