@@ -165,7 +165,17 @@ pub fn adapt(
 ) -> Result<Adapted, Error> {
     let file: Arc<str> = Arc::from(file_name);
     let tokens = lexer::lex(source, &file, env)?;
-    let (mut blocks, warnings) = parser::parse(tokens, &file, env)?;
+    let (blocks, warnings) = parser::parse(tokens, &file, env)?;
+    let mut adapted = assemble(blocks, warnings, directives)?;
+    if let Some((line, column)) = unformatted_at(source) {
+        let message = "the file is not formatted; `causeway fmt --overwrite` puts it in order".to_owned();
+        adapted.warnings.push(Warning { at: Position { file, line, column }, message });
+    }
+    Ok(adapted)
+}
+
+/// Blocks to JSON.
+fn assemble(mut blocks: Vec<ServerBlock>, warnings: Vec<Warning>, directives: &Directives) -> Result<Adapted, Error> {
     refuse_directives_as_addresses(&blocks, directives)?;
 
     let options = match blocks.first() {
@@ -197,15 +207,20 @@ pub fn adapt(
     let pairings = servers::sort(pairings, &sites);
     let http = servers::http_app(&pairings, &sites, &named, &options, &session)?;
     let tls = certificates::tls_app(&pairings, &sites, &options)?;
-    let mut warnings = session.warnings.into_inner();
-    if let Some((line, column)) = unformatted_at(source) {
-        let message = "the file is not formatted; `causeway fmt --overwrite` puts it in order".to_owned();
-        warnings.push(Warning { at: Position { file, line, column }, message });
-    }
     let shares = pairings.iter().flat_map(|pairing| &pairing.shares);
     let loggers = shares.flat_map(|share| sites[share.site].loggers());
     let logs = log::configuration(&options.loggers, loggers, options.debug);
-    Ok(Adapted { json: top(&options, logs, http, tls), warnings, sites: origins })
+    let json = top(&options, logs, http, tls);
+    Ok(Adapted { json, warnings: session.warnings.take(), sites: origins })
+}
+
+/// Whether words make a Caddyfile, as far as can be told without what it imports.
+fn readable(tokens: Vec<Token>, file: &Arc<str>) -> bool {
+    let Ok((blocks, warnings)) = parser::parse_alone(tokens, file) else { return false };
+    match assemble(blocks, warnings, &Directives::standard()) {
+        Ok(_) => true,
+        Err(error) => matches!(error.kind(), ErrorKind::NotBuilt(..)),
+    }
 }
 
 fn refuse_directives_as_addresses(blocks: &[ServerBlock], directives: &Directives) -> Result<(), Error> {

@@ -3,6 +3,11 @@
 //! [`format`] decides white space, line breaks and braces; words, quoted text, comments and heredocs stay as they are.
 //! It goes through the characters once, as Caddy's formatter does, so that both agree to the octet.
 
+use std::sync::Arc;
+
+use super::token::{Quote, Token};
+use super::{lexer, readable};
+
 /// Blocks nested deeper than this are indented no further.
 const INDENT_MAX: usize = 10;
 /// Line breaks in a row that are kept: one empty line.
@@ -13,7 +18,8 @@ const PASSES_MAX: usize = 16;
 
 /// The text as it should be written. Octets that are not UTF-8 become U+FFFD each, as in Caddy.
 ///
-/// Formatting what was formatted changes nothing. Time and space are linear in the length of the text.
+/// Formatting what was formatted changes nothing, and a Caddyfile that can be read means the same afterwards. Time and space
+/// are linear in the length of the text.
 ///
 /// ```
 /// use causeway_config::caddyfile::format;
@@ -21,16 +27,77 @@ const PASSES_MAX: usize = 16;
 /// ```
 pub fn format(text: &[u8]) -> String {
     let text = decode(text);
-    let mut formatted = pass(&text);
-    // DEVIATES from Caddy, which formats once: its second run changes some texts again, and others grow with every run.
+    // DEVIATES from Caddy, which formats once, whatever becomes of it: its second run changes some texts again, others grow
+    // with every run, and of some words (`a}`, or one in backticks at the start of a line) it makes others. Such a text is
+    // left alone.
+    match settled(&text) {
+        Some(formatted) if means_the_same(&text, &formatted) => formatted,
+        _ => text,
+    }
+}
+
+/// The text formatted until nothing changes any more.
+fn settled(text: &str) -> Option<String> {
+    let mut formatted = pass(text);
     for _ in 1..PASSES_MAX {
         let again = pass(&formatted);
         if again == formatted {
-            return formatted;
+            return Some(formatted);
         }
         formatted = again;
     }
-    format!("{}\n", text.trim())
+    None
+}
+
+/// Whether the formatted text has the same words on the same lines. Nothing is asked of one that is no Caddyfile: it may
+/// well be one now.
+fn means_the_same(before: &str, formatted: &str) -> bool {
+    let same = |before: &str, formatted: &str| {
+        let file = Arc::from("");
+        let Ok(tokens) = lexer::lex(before, &file, &|_| None) else { return true };
+        let formatted = lexer::lex(formatted, &file, &|_| None);
+        formatted.is_ok_and(|formatted| words(&formatted) == words(&tokens)) || !readable(tokens, &file)
+    };
+    // Variables without a default are empty in the one reading, and words in the other.
+    same(before, formatted) && (!before.contains("{$") || same(&with_variables(before), &with_variables(formatted)))
+}
+
+/// The words, each with whether a line starts with it; which line a brace stands on is the formatter's to say.
+fn words(tokens: &[Token]) -> Vec<(&str, Quote, bool)> {
+    let brace = |token: &Token| token.opens() || token.closes();
+    let mut words = Vec::with_capacity(tokens.len());
+    let mut before = None;
+    for token in tokens {
+        let starts =
+            before.is_some_and(|before: &Token| !brace(before) && !brace(token) && before.line_ends_before(token));
+        words.push((&*token.text, token.quote, starts));
+        before = Some(token);
+    }
+    // A quote that the file ends in takes the last line break in.
+    if let Some((text, quote, starts)) = words.pop_if(|(_, quote, _)| *quote == Quote::None)
+        && !text.trim_end().is_empty()
+    {
+        words.push((text.trim_end(), quote, starts));
+    }
+    words
+}
+
+/// The text with a 1 for every variable without a default: good as a name, a port, a number, where nothing would be none.
+fn with_variables(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, inside)) = rest.split_once("{$") {
+        out.push_str(before);
+        rest = inside;
+        match inside.split_once('}').filter(|(name, _)| !name.is_empty() && !name.contains([':', '{', '\n'])) {
+            Some((_, after)) => {
+                out.push('1');
+                rest = after;
+            }
+            None => out.push_str("{$"),
+        }
+    }
+    out + rest
 }
 
 /// Line and column, counted from 1, of the first character that [`format`] would change; `None` for a formatted text.
@@ -83,7 +150,7 @@ enum Within {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Quotes {
+enum Quoted {
     None,
     Double,
     Backtick,
@@ -136,7 +203,7 @@ impl TopImport {
 struct Formatter {
     out: String,
     within: Within,
-    quotes: Quotes,
+    quotes: Quoted,
     /// Whether a backslash stands before this character.
     escaped: bool,
     /// Whether this word holds `\<`, so that no heredoc starts in it.
@@ -157,7 +224,7 @@ impl Formatter {
         Self {
             out: String::with_capacity(length + length / 8 + 1),
             within: Within::Words,
-            quotes: Quotes::None,
+            quotes: Quoted::None,
             escaped: false,
             guarded: false,
             space: true,
@@ -177,7 +244,7 @@ impl Formatter {
 
     fn read(&mut self, ch: char) {
         if matches!(self.within, Within::Words)
-            && (ch, self.quotes, self.guarded, self.space) == ('<', Quotes::None, false, true)
+            && (ch, self.quotes, self.guarded, self.space) == ('<', Quoted::None, false, true)
             && self.out.ends_with('<')
         {
             self.out.push(ch);
@@ -258,27 +325,27 @@ impl Formatter {
     fn quoted(&mut self, ch: char) -> bool {
         if ch == '`' {
             self.quotes = match self.quotes {
-                Quotes::None => Quotes::Backtick,
-                Quotes::Backtick => Quotes::None,
-                Quotes::Double => Quotes::DoubleBacktick,
-                Quotes::DoubleBacktick => Quotes::Double,
+                Quoted::None => Quoted::Backtick,
+                Quoted::Backtick => Quoted::None,
+                Quoted::Double => Quoted::DoubleBacktick,
+                Quoted::DoubleBacktick => Quoted::Double,
             };
         }
-        if self.quotes == Quotes::Double {
+        if self.quotes == Quoted::Double {
             if ch == '"' {
-                self.quotes = Quotes::None;
+                self.quotes = Quoted::None;
             }
             self.out.push(ch);
             return true;
         }
         if ch == '"' {
             match self.quotes {
-                Quotes::None if self.space => self.quotes = Quotes::Double,
-                Quotes::DoubleBacktick => self.quotes = Quotes::None,
+                Quoted::None if self.space => self.quotes = Quoted::Double,
+                Quoted::DoubleBacktick => self.quotes = Quoted::None,
                 _ => {}
             }
         }
-        if matches!(self.quotes, Quotes::Backtick | Quotes::DoubleBacktick) {
+        if matches!(self.quotes, Quoted::Backtick | Quoted::DoubleBacktick) {
             if ch == '`' && self.space && !self.line_start {
                 self.out.push(' ');
             }

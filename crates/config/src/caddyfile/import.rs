@@ -12,8 +12,11 @@ use super::token::{Imported, Token};
 /// Words that one adaptation may splice in, so that snippets that import each other twice cannot grow without end.
 const TOKENS_MAX: usize = 1 << 20;
 
+type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
 pub(crate) struct Imports<'a> {
-    env: &'a dyn Fn(&str) -> Option<String>,
+    /// `None`: what imports bring is left out.
+    env: Option<Environment<'a>>,
     edges: BTreeSet<(String, String)>,
     spliced: usize,
     pub(crate) warnings: Vec<Warning>,
@@ -27,8 +30,13 @@ struct Given<'a> {
 }
 
 impl<'a> Imports<'a> {
-    pub(crate) fn new(env: &'a dyn Fn(&str) -> Option<String>) -> Self {
-        Self { env, edges: BTreeSet::new(), spliced: 0, warnings: Vec::new() }
+    pub(crate) fn new(env: Environment<'a>) -> Self {
+        Self { env: Some(env), ..Self::none() }
+    }
+
+    /// Imports that bring nothing.
+    pub(crate) fn none() -> Self {
+        Self { env: None, edges: BTreeSet::new(), spliced: 0, warnings: Vec::new() }
     }
 
     /// The words that replace `line` (`import`, a name, arguments) with the words of its block, whose last word stands on the
@@ -49,13 +57,14 @@ impl<'a> Imports<'a> {
         if target.text.is_empty() {
             return Err(Error::at(target, ErrorKind::Rule("Import requires a non-empty filepath")));
         }
+        let Some(env) = self.env else { return Ok(Vec::new()) };
         let given = Given { arguments: &line[2..], block, named: named_blocks(block)? };
         let (tokens, nodes) = match snippets.get(&*target.text) {
             Some(tokens) => {
                 let node = tokens.first().map(|token| format!("{}:{}", token.at.file, target.text));
                 (tokens.clone(), Vec::from_iter(node))
             }
-            None => self.files(target)?,
+            None => self.files(target, env)?,
         };
         let mut from = keyword.at.file.to_string();
         if let Some(snippet) = &keyword.snippet {
@@ -81,7 +90,7 @@ impl<'a> Imports<'a> {
     }
 
     /// The words of the files that a path or a pattern with one wildcard names, relative to the importing file.
-    fn files(&mut self, target: &Token) -> Result<(Vec<Token>, Vec<String>), Error> {
+    fn files(&mut self, target: &Token, env: Environment<'_>) -> Result<(Vec<Token>, Vec<String>), Error> {
         let word = |rule| Err(Error::at(target, ErrorKind::Word { rule, found: target.text.clone() }));
         let base = Path::new(&*target.at.file).parent().unwrap_or(Path::new(""));
         let pattern = base.join(&*target.text);
@@ -112,7 +121,7 @@ impl<'a> Imports<'a> {
             if source.trim().is_empty() {
                 self.warnings.push(Warning { at: target.at.clone(), message: format!("Import file is empty: {name}") });
             } else {
-                tokens.extend(lexer::lex(&source, &name, self.env)?);
+                tokens.extend(lexer::lex(&source, &name, env)?);
             }
             nodes.push(name.to_string());
         }

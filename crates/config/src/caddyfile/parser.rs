@@ -52,8 +52,21 @@ pub(crate) fn parse(
     file: &Arc<str>,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(Vec<ServerBlock>, Vec<Warning>), Error> {
+    blocks(tokens, file, Imports::new(env))
+}
+
+/// The same, what imports would bring left out.
+pub(crate) fn parse_alone(tokens: Vec<Token>, file: &Arc<str>) -> Result<(Vec<ServerBlock>, Vec<Warning>), Error> {
+    blocks(tokens, file, Imports::none())
+}
+
+fn blocks(
+    tokens: Vec<Token>,
+    file: &Arc<str>,
+    imports: Imports<'_>,
+) -> Result<(Vec<ServerBlock>, Vec<Warning>), Error> {
     let end = Position { file: file.clone(), line: 1, column: 1 };
-    let mut parser = Parser { tokens, next: 0, snippets: BTreeMap::new(), imports: Imports::new(env), end };
+    let mut parser = Parser { tokens, next: 0, snippets: BTreeMap::new(), imports, end };
     let mut blocks = Vec::new();
     while parser.next < parser.tokens.len() {
         if let Some(block) = parser.block()? {

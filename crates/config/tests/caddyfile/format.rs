@@ -107,6 +107,23 @@ fn unsettled_texts() {
     }
 }
 
+// Words that Caddy's formatter would take apart: the file stays as it is.
+#[test]
+fn what_would_mean_something_else() {
+    for text in [
+        ":80 {\n  respond a}\n}\n",
+        ":80 {\n\tvars {\n\t\ta b\n\t\t`c d`   e\n\t}\n}\n",
+        "{$HOST} {\n  respond  a}\n}\n",
+        // The directive is not built, but it is one.
+        ":80 {\n  reverse_proxy a}\n}\n",
+    ] {
+        assert_eq!(format(text.as_bytes()), text);
+        assert_eq!(unformatted_at(text), None, "{text:?}");
+    }
+    // What is no Caddyfile has no meaning to keep.
+    assert_eq!(format(b":80 {\n  respnd a}\n"), ":80 {\n\trespnd a\n}\n");
+}
+
 fn blank() -> impl Strategy<Value = String> {
     proptest::sample::select(&[" ", "  ", "\t", " \t "][..]).prop_map(str::to_owned)
 }
