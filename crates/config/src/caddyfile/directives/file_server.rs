@@ -122,7 +122,7 @@ fn precompressed(handler: &mut Handler, line: &mut Dispenser<'_>) -> Result<(), 
 fn browse(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     const SORTS: [&str; 6] = ["name", "namedirfirst", "size", "time", "asc", "desc"];
     let mut browse = Map::new();
-    if let Some(template) = d.argument() {
+    if let Some(template) = d.argument().filter(|template| !template.text.is_empty()) {
         browse.insert("template_file".into(), (*template.text).into());
     }
     no_more(d)?;
