@@ -2,27 +2,28 @@
 //!
 //! In reading order:
 //! - `locate`: from a request's path to a path of the file system, and what is hidden there
-//! - `cache`: what a worker remembers: small files whole, large ones open
 //! - `disk`: what is asked of the file system, on the blocking pool
+//! - `entry`: what a worker remembers of a file: small ones whole, large ones open
 //! - `answer`: from a file to an answer, and redirects to a file's proper path
+//! - `precompressed`: which of a file's compressed versions a request takes
 //! - `conditional`, `range`: RFC 9110 §13 and §14
 //! - `mime`: types by extension
 //! - `browse`: listings of folders
 //!
-//! A file that is in the cache, and was looked at within the last second, is answered without a system call or an
-//! allocation. The first request after that second waits until the file was looked at again; those that come meanwhile get
-//! what was there. So nobody gets content that is older than a second and one look.
+//! A file that is remembered, and was looked at within the last second, is answered without a system call or an allocation; how
+//! long it is believed is said in [`crate::fresh`].
 //!
 //! Symbolic links are followed wherever they lead, out of the root too, as Caddy does: whoever may put links below the root
 //! decides what is served. A request's path alone never leads out of it.
 
 mod answer;
 mod browse;
-mod cache;
 mod conditional;
 mod disk;
+mod entry;
 mod locate;
 mod mime;
+mod precompressed;
 mod range;
 #[cfg(test)]
 mod tests;
@@ -30,18 +31,24 @@ mod tests;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
-use causeway_message::StatusCode;
+use causeway_message::{FieldValue, StatusCode, names};
 use causeway_pipeline::worker::run_blocking;
 use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, StateId, Step, Template};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::rendered::{Rendered, Status, Weak};
+use crate::fresh::{Cost, Fresh, Known, Looking};
+use crate::rendered::{Status, Weak};
 use browse::Browse;
-use cache::{Cache, Entry, Found};
 use disk::Look;
-use locate::Hidden;
+use entry::Entry;
+use locate::{Names, Place};
+use precompressed::Codings;
+
+/// What a worker remembers of one file server's files.
+const REMEMBERED: Cost = Cost { octets: 16 * 1024 * 1024, open: 128 };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -57,8 +64,7 @@ struct Written {
     status_code: Option<Weak>,
     #[serde(default)]
     pass_thru: bool,
-    #[serde(default)]
-    precompressed: Option<Value>,
+    precompressed: Option<Map<String, Value>>,
     #[serde(default)]
     precompressed_order: Vec<String>,
     #[serde(default)]
@@ -68,13 +74,14 @@ struct Written {
 /// What is served and how; shared with jobs on the blocking pool.
 struct Site {
     root: Template,
-    hidden: Hidden,
-    index_names: Vec<String>,
+    names: Names,
     browse: Option<Browse>,
     canonical: bool,
     status: Option<Status>,
     pass_thru: bool,
-    cache: StateId<RefCell<Cache>>,
+    codings: Codings,
+    tag_extensions: Vec<String>,
+    files: StateId<RefCell<Fresh<Entry>>>,
 }
 
 struct FileServer(Arc<Site>);
@@ -82,105 +89,102 @@ struct FileServer(Arc<Site>);
 /// Makes the handler.
 ///
 /// # Errors
-/// When an option is unknown, or one of those that this version has not: `fs`, `precompressed`, `etag_file_extensions`,
-/// `browse.template_file`, placeholders in `hide` and `index_names`.
+/// When an option is unknown or wrong, or one of those that this version has not: another `fs` than the default one,
+/// `browse.template_file`, `browse.plain_time_format`.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let written: Written = build.parse(value)?;
-    if !written.fs.is_empty() {
-        return Err(build.refuse(written.fs, "no `fs`; this version serves the file system itself only"));
-    }
-    let precompressed =
-        written.precompressed.as_ref().and_then(Value::as_object).is_some_and(|kinds| !kinds.is_empty());
-    if precompressed || !written.precompressed_order.is_empty() {
-        return Err(build.refuse("precompressed", "no precompressed files; this version does not look for them"));
-    }
-    if !written.etag_file_extensions.is_empty() {
-        return Err(
-            build.refuse("etag_file_extensions", "no files with entity tags; this version does not look for them")
-        );
-    }
-    let index_names = written.index_names.unwrap_or_else(|| vec!["index.html".into(), "index.txt".into()]);
-    for name in &index_names {
-        if build.template(name).literal().is_none() {
-            return Err(build.refuse(name, "a name without placeholders"));
-        }
-    }
+    refuse_fs(&written.fs, build)?;
     let browse = match written.browse {
         Some(written) => Some(build.at("browse", |build| Browse::build(written, build))?),
         None => None,
     };
-    let root = build.template(written.root.as_deref().unwrap_or("{http.vars.root}"));
+    let index_names = written.index_names.unwrap_or_else(|| vec!["index.html".into(), "index.txt".into()]);
     Ok(Box::new(FileServer(Arc::new(Site {
-        root,
-        hidden: Hidden::build(written.hide, build)?,
-        index_names,
+        root: root(written.root.as_deref(), build),
+        names: Names::build(&written.hide, &index_names, build),
         browse,
         canonical: written.canonical_uris.unwrap_or(true),
         status: Status::parse(written.status_code, build)?,
         pass_thru: written.pass_thru,
-        cache: build.state(|_| RefCell::new(Cache::default())),
+        codings: Codings::build(written.precompressed.unwrap_or_default(), &written.precompressed_order, build)?,
+        tag_extensions: written.etag_file_extensions,
+        files: build.state(|_| RefCell::new(Fresh::new(REMEMBERED))),
     }))))
+}
+
+/// Only the file system of the machine is there; Caddy calls it `default`.
+pub(crate) fn refuse_fs(fs: &str, build: &Build<'_>) -> Result<(), BuildError> {
+    match fs {
+        "" | "default" => Ok(()),
+        _ => Err(build.refuse(fs, "no `fs`; this version serves the file system itself only")),
+    }
+}
+
+/// A root as written, else the variable that the `root` directive sets.
+pub(crate) fn root(written: Option<&str>, build: &mut Build<'_>) -> Template {
+    build.template(written.filter(|root| !root.is_empty()).unwrap_or("{http.vars.root}"))
 }
 
 impl Handler for FileServer {
     fn enter(&self, cx: &mut Context) -> Step {
         let site = &self.0;
-        let root = Rendered::of(&site.root, cx);
-        let generation = Rc::clone(cx.generation());
-        let cache = generation.state(site.cache);
-        let mut path = cache.borrow_mut().take_scratch();
-        if let Err(fault) = locate::join(&root, cx.path(), &mut path) {
-            cache.borrow_mut().give_scratch(path);
-            return Step::Fail(fault);
-        }
-        let found = cache.borrow_mut().find(&path, cx.worker().now());
-        match found {
-            Found::Fresh(entry) => {
-                cache.borrow_mut().give_scratch(path);
-                answer::give(site, cx, &entry)
+        cx.with_scratch(|cx, key| {
+            let path_len = match locate::key(site, cx, key) {
+                Ok(len) => len,
+                Err(fault) => return Step::Fail(fault),
+            };
+            let now = cx.worker().now();
+            let known = cx.generation().state(site.files).borrow_mut().find(key, now);
+            match known {
+                Known::Fresh(entry) => answer::give(site, cx, &entry),
+                Known::Stale(entry, looking) => look(site, cx, Place::new(key, path_len), Some((entry, looking)), now),
+                Known::Nothing => {
+                    let place = Place::new(key, path_len);
+                    match browse::remembered(site, cx, &place) {
+                        Some(step) => step,
+                        None => look(site, cx, place, None, now),
+                    }
+                }
             }
-            Found::Stale(entry) => look(site, cx, path, Some(entry)),
-            Found::Nothing => look(site, cx, path, None),
-        }
+        })
     }
 }
 
-/// Looks at the file on the blocking pool, then goes on with what was found. `path` becomes the job's.
-fn look(site: &Arc<Site>, cx: &mut Context, path: Vec<u8>, known: Option<Rc<Entry>>) -> Step {
-    let seen = known.as_ref().map(|entry| entry.seen);
+/// Looks at the file on the blocking pool, then goes on with what was found. The place becomes the job's.
+fn look(site: &Arc<Site>, cx: &mut Context, place: Place, known: Option<(Rc<Entry>, Looking)>, began: Instant) -> Step {
+    let seen = known.as_ref().map(|(entry, _)| Arc::clone(&entry.seen));
     let ours = Arc::clone(site);
     let job = run_blocking(&**cx.worker(), move || {
-        let look = disk::look(&ours, &path, seen);
-        (path, look)
+        let look = disk::look(&ours, &place, seen.as_deref());
+        (place, look)
     });
     let Ok(job) = job else {
         // What was there a moment ago is better than no answer.
         return match known {
-            Some(entry) => answer::give(site, cx, &entry),
+            Some((entry, _)) => answer::give(site, cx, &entry),
             None => Step::Fail(Fault::busy()),
         };
     };
     let site = Arc::clone(site);
     cx.wait(job, move |cx, done| {
-        let Some((path, look)) = done else { return Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)) };
+        let Some((place, look)) = done else { return Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)) };
         let generation = Rc::clone(cx.generation());
-        let cache = generation.state(site.cache);
-        let now = cx.worker().now();
-        match (look, known) {
-            (Look::Same, Some(entry)) => {
-                cache.borrow_mut().touch(&path, now);
-                answer::give(&site, cx, &entry)
+        let files = generation.state(site.files);
+        match (look, &known) {
+            (Look::Same, Some((entry, _))) => {
+                files.borrow_mut().touch(place.key(), began);
+                answer::give(&site, cx, entry)
             }
             (Look::File(file), _) => {
                 let entry = Rc::new(Entry::from(file));
-                cache.borrow_mut().put(&path, Rc::clone(&entry), now);
+                files.borrow_mut().put(place.key(), Rc::clone(&entry), began);
                 answer::give(&site, cx, &entry)
             }
             (other, _) => {
-                cache.borrow_mut().remove(&path);
+                files.borrow_mut().remove(place.key());
                 match other {
-                    Look::Folder => browse::folder(&site, cx, path),
-                    Look::Failed(fault) => Step::Fail(fault),
+                    Look::Folder => browse::folder(&site, cx, place),
+                    Look::Failed(fault) => failed(cx, fault),
                     Look::Missing | Look::Same | Look::File(_) => missing(&site),
                 }
             }
@@ -190,4 +194,13 @@ fn look(site: &Arc<Site>, cx: &mut Context, path: Vec<u8>, known: Option<Rc<Entr
 
 fn missing(site: &Site) -> Step {
     if site.pass_thru { Step::Next } else { Step::Fail(Fault::status(StatusCode::NOT_FOUND)) }
+}
+
+/// Caddy: who meets a server without descriptors is told to wait some seconds, not all of them the same.
+fn failed(cx: &mut Context, fault: Fault) -> Step {
+    if fault.status == StatusCode::SERVICE_UNAVAILABLE {
+        let seconds = ["2", "3", "4"][(cx.worker().random() % 3) as usize];
+        cx.response_mut().set(names::RETRY_AFTER, FieldValue::from_static(seconds));
+    }
+    Step::Fail(fault)
 }
