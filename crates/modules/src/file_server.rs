@@ -26,7 +26,7 @@ mod mime;
 mod precompressed;
 mod range;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -43,7 +43,9 @@ use crate::fresh::{Cost, Fresh, Known, Looking};
 use crate::rendered::{Status, Weak};
 use browse::Browse;
 use disk::Look;
+pub(crate) use disk::of_octets;
 use entry::Entry;
+pub(crate) use locate::push_root;
 use locate::{Names, Place};
 use precompressed::Codings;
 

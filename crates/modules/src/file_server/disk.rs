@@ -267,7 +267,7 @@ fn failed(error: &std::io::Error, otherwise: StatusCode) -> Look {
     Look::Failed(Fault { status, reason: Reason::Io(error.kind()) })
 }
 
-pub(super) fn of_octets(path: &[u8]) -> &Path {
+pub(crate) fn of_octets(path: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path))
 }
 

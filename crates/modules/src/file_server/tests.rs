@@ -16,10 +16,10 @@ use causeway_testkit::{Answer, Kit, Request};
 use serde_json::{Value, json};
 
 /// A folder that goes with the test.
-struct Folder(PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("causeway-file-server-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
@@ -28,7 +28,7 @@ impl Folder {
     }
 
     /// Writes a file, with the folders it lies in, last changed at 2001-09-09T01:46:40Z.
-    fn file(&self, path: &str, content: impl AsRef<[u8]>) -> &Self {
+    pub(crate) fn file(&self, path: &str, content: impl AsRef<[u8]>) -> &Self {
         let path = self.0.join(path);
         fs::create_dir_all(path.parent().expect("a file lies in a folder")).expect("folders");
         fs::write(&path, content).expect("a file");
@@ -40,7 +40,7 @@ impl Folder {
         Kit::new(&registry(), &json!([{ "handle": [self.handler(options)] }]))
     }
 
-    fn handler(&self, mut options: Value) -> Value {
+    pub(crate) fn handler(&self, mut options: Value) -> Value {
         options["handler"] = json!("file_server");
         if options.get("root").is_none() {
             options["root"] = json!(self.0);
@@ -55,7 +55,7 @@ impl Drop for Folder {
     }
 }
 
-fn set_modified(path: &Path, seconds: u64) {
+pub(crate) fn set_modified(path: &Path, seconds: u64) {
     let file = fs::File::open(path).expect("it was written");
     file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).expect("the owner may");
 }
