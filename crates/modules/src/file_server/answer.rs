@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use causeway_message::octets::trim_ows;
-use causeway_message::{Chunk, FieldValue, Method, StatusCode, names};
+use causeway_message::{Chunk, FieldValue, Method, StatusCode, names, path};
 use causeway_pipeline::{Body, Context, Fault, FileSlice, Part, Response, Step};
 
 use super::Site;
@@ -46,7 +46,13 @@ pub(super) fn give(site: &Site, cx: &mut Context, entry: &Entry) -> Step {
     let head = cx.head();
     let etag = cx.response().fields().get(names::ETAG);
     match conditional::evaluate(head.fields(), head.method(), etag, entry) {
-        Verdict::NotModified => return Step::Respond(Response::empty(StatusCode::NOT_MODIFIED)),
+        Verdict::NotModified => {
+            // RFC 9110 §15.4.5: a date is of use only where there is no tag.
+            if etag.is_some() {
+                cx.response_mut().remove(names::LAST_MODIFIED);
+            }
+            return Step::Respond(Response::empty(StatusCode::NOT_MODIFIED));
+        }
         Verdict::Failed => return Step::Respond(Response::empty(StatusCode::PRECONDITION_FAILED)),
         Verdict::Perform => {}
     }
@@ -69,7 +75,10 @@ pub(super) fn give(site: &Site, cx: &mut Context, entry: &Entry) -> Step {
         }
         Asked::Unsatisfiable => {
             content_range(cx, None, version.len);
-            cx.response_mut().remove(names::CONTENT_TYPE);
+            // They speak of content that is not sent.
+            for name in [names::CONTENT_TYPE, names::ETAG, names::LAST_MODIFIED] {
+                cx.response_mut().remove(name);
+            }
             Step::Respond(Response::empty(StatusCode::RANGE_NOT_SATISFIABLE))
         }
     }
@@ -99,10 +108,11 @@ fn set_fields(cx: &mut Context, entry: &Entry, version: &Version) {
             response.append(name, value);
         }
     }
-    response.set(names::ACCEPT_RANGES, BYTES);
 }
 
+/// What is said with content only.
 fn set_coding(cx: &mut Context, coding: Option<&Coding>) {
+    cx.response_mut().set(names::ACCEPT_RANGES, BYTES);
     if let Some(coding) = coding {
         cx.response_mut().set(names::CONTENT_ENCODING, coding.field_value);
     }
@@ -199,15 +209,15 @@ fn redirect(cx: &mut Context, is_folder: bool) -> Option<Step> {
     if asked.ends_with('/') == is_folder || asked == "/" {
         return None;
     }
-    let mut to = asked.as_bytes().to_vec();
-    if is_folder {
-        to.push(b'/');
-    } else {
-        to.pop();
+    // Caddy: without empty and dot segments; a path that begins with two slashes would be another site's address, too
+    // (RFC 3986 §4.2).
+    let mut to = Vec::with_capacity(asked.len() + 1);
+    path::clean(asked.as_bytes(), &mut to);
+    match is_folder {
+        true if !to.ends_with(b"/") => to.push(b'/'),
+        false if to.len() > 1 && to.ends_with(b"/") => drop(to.pop()),
+        _ => {}
     }
-    // A path that begins with two slashes would be another site's address (RFC 3986 §4.2).
-    let slashes = to.iter().take_while(|&&octet| octet == b'/').count();
-    to.drain(..slashes.saturating_sub(1));
     if let Some(query) = cx.head().target().query() {
         to.push(b'?');
         to.extend_from_slice(query.as_bytes());
