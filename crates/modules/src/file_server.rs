@@ -35,12 +35,13 @@ use std::time::Instant;
 
 use causeway_message::{FieldValue, StatusCode, names};
 use causeway_pipeline::worker::run_blocking;
-use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, StateId, Step, Template};
+use causeway_pipeline::{Build, BuildError, Context, Fault, Generation, Handler, StateId, Step, Template};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::fresh::{Cost, Fresh, Known, Looking};
 use crate::rendered::{Status, Weak};
+use crate::together::Together;
 use browse::Browse;
 use disk::Look;
 pub(crate) use disk::of_octets;
@@ -84,6 +85,8 @@ struct Site {
     codings: Codings,
     tag_extensions: Vec<String>,
     files: StateId<RefCell<Fresh<Entry>>>,
+    /// Looks at what nothing is known of.
+    looks: StateId<Together<Outcome>>,
 }
 
 struct FileServer(Arc<Site>);
@@ -111,6 +114,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         codings: Codings::build(written.precompressed.unwrap_or_default(), &written.precompressed_order, build)?,
         tag_extensions: written.etag_file_extensions,
         files: build.state(|_| RefCell::new(Fresh::new(REMEMBERED))),
+        looks: build.state(|_| Together::new()),
     }))))
 }
 
@@ -139,12 +143,12 @@ impl Handler for FileServer {
             let known = cx.generation().state(site.files).borrow_mut().find(key, now);
             match known {
                 Known::Fresh(entry) => answer::give(site, cx, &entry),
-                Known::Stale(entry, looking) => look(site, cx, Place::new(key, path_len), Some((entry, looking)), now),
+                Known::Stale(entry, looking) => look_again(site, cx, Place::new(key, path_len), entry, looking),
                 Known::Nothing => {
                     let place = Place::new(key, path_len);
                     match browse::remembered(site, cx, &place) {
                         Some(step) => step,
-                        None => look(site, cx, place, None, now),
+                        None => look(site, cx, place),
                     }
                 }
             }
@@ -152,46 +156,84 @@ impl Handler for FileServer {
     }
 }
 
-/// Looks at the file on the blocking pool, then goes on with what was found. The place becomes the job's.
-fn look(site: &Arc<Site>, cx: &mut Context, place: Place, known: Option<(Rc<Entry>, Looking)>, began: Instant) -> Step {
-    let seen = known.as_ref().map(|(entry, _)| Arc::clone(&entry.seen));
-    let ours = Arc::clone(site);
-    let job = run_blocking(&**cx.worker(), move || {
-        let look = disk::look(&ours, &place, seen.as_deref());
-        (place, look)
+/// What a look came to.
+#[derive(Clone)]
+enum Outcome {
+    File(Rc<Entry>),
+    /// A folder without an index.
+    Folder,
+    Missing,
+    Failed(Fault),
+}
+
+/// Looks at a place of which nothing is known, on the blocking pool; who comes meanwhile waits for the same look.
+fn look(site: &Arc<Site>, cx: &mut Context, place: Place) -> Step {
+    let (ours, theirs, there) = (Arc::clone(site), Arc::clone(site), place.clone());
+    let job = move || (disk::look(&ours, &there, None), there);
+    let (generation, began) = (Rc::clone(cx.generation()), cx.worker().now());
+    let outcome = Together::look(cx, site.looks, place.key(), job, move |done| match done {
+        Some((look, there)) => learn(&theirs, &generation, &there, look, None, began),
+        None => Outcome::Failed(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
     });
-    let Ok(job) = job else {
-        // What was there a moment ago is better than no answer.
-        return match known {
-            Some((entry, _)) => answer::give(site, cx, &entry),
-            None => Step::Fail(Fault::busy()),
-        };
-    };
+    let Ok(outcome) = outcome else { return Step::Fail(Fault::busy()) };
+    let site = Arc::clone(site);
+    cx.wait(outcome, move |cx, outcome| match outcome {
+        Ok(outcome) => act(&site, cx, place, outcome),
+        Err(_) => Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
+    })
+}
+
+/// Looks again at a file that is remembered.
+fn look_again(site: &Arc<Site>, cx: &mut Context, place: Place, entry: Rc<Entry>, looking: Looking) -> Step {
+    let began = cx.worker().now();
+    let (ours, seen) = (Arc::clone(site), Arc::clone(&entry.seen));
+    let job = run_blocking(&**cx.worker(), move || (disk::look(&ours, &place, Some(&seen)), place));
+    // What was there a moment ago is better than no answer.
+    let Ok(job) = job else { return answer::give(site, cx, &entry) };
     let site = Arc::clone(site);
     cx.wait(job, move |cx, done| {
-        let Some((place, look)) = done else { return Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)) };
-        let generation = Rc::clone(cx.generation());
-        let files = generation.state(site.files);
-        match (look, &known) {
-            (Look::Same, Some((entry, _))) => {
-                files.borrow_mut().touch(place.key(), began);
-                answer::give(&site, cx, entry)
-            }
-            (Look::File(file), _) => {
-                let entry = Rc::new(Entry::from(file));
-                files.borrow_mut().put(place.key(), Rc::clone(&entry), began);
-                answer::give(&site, cx, &entry)
-            }
-            (other, _) => {
-                files.borrow_mut().remove(place.key());
-                match other {
-                    Look::Folder => browse::folder(&site, cx, place),
-                    Look::Failed(fault) => failed(cx, fault),
-                    Look::Missing | Look::Same | Look::File(_) => missing(&site),
-                }
-            }
-        }
+        let Some((look, place)) = done else { return Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)) };
+        let outcome = learn(&site, cx.generation(), &place, look, Some(entry), began);
+        drop(looking);
+        act(&site, cx, place, outcome)
     })
+}
+
+/// Remembers what a look found that began at `began`.
+fn learn(
+    site: &Site,
+    generation: &Generation,
+    place: &Place,
+    look: Look,
+    known: Option<Rc<Entry>>,
+    began: Instant,
+) -> Outcome {
+    let mut files = generation.state(site.files).borrow_mut();
+    let outcome = match (look, known) {
+        (Look::Same, Some(entry)) => {
+            files.touch(place.key(), began);
+            return Outcome::File(entry);
+        }
+        (Look::File(file), _) => {
+            let entry = Rc::new(Entry::from(file));
+            files.put(place.key(), Rc::clone(&entry), began);
+            return Outcome::File(entry);
+        }
+        (Look::Folder, _) => Outcome::Folder,
+        (Look::Failed(fault), _) => Outcome::Failed(fault),
+        (Look::Missing | Look::Same, _) => Outcome::Missing,
+    };
+    files.remove(place.key());
+    outcome
+}
+
+fn act(site: &Arc<Site>, cx: &mut Context, place: Place, outcome: Outcome) -> Step {
+    match outcome {
+        Outcome::File(entry) => answer::give(site, cx, &entry),
+        Outcome::Folder => browse::folder(site, cx, place),
+        Outcome::Missing => missing(site),
+        Outcome::Failed(fault) => failed(cx, fault),
+    }
 }
 
 fn missing(site: &Site) -> Step {

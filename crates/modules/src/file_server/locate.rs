@@ -11,6 +11,7 @@ use crate::glob::{Space, glob};
 
 /// Where to look, for the blocking pool: the key under which what is found is remembered. It begins with the file's path; behind
 /// that stand what the placeholders of the configured names gave.
+#[derive(Clone)]
 pub(super) struct Place {
     key: Vec<u8>,
     path_len: usize,

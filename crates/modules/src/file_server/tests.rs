@@ -276,6 +276,26 @@ fn while_one_looks_others_get_what_was_there() {
     assert_eq!(kit.send(&Request::get("/y.txt")).status, 404);
 }
 
+// A crowd that asks for what nothing is known of waits for one look; also when the first of them goes away.
+#[test]
+fn a_crowd() {
+    let folder = Folder::new();
+    folder.file("x.txt", "x").file("d/x", "x");
+    let mut kit = folder.kit(json!({}));
+    kit.worker().queue_jobs(3);
+    for (target, want) in [("/x.txt", (200, "x")), ("/none", (404, "")), ("/d/", (404, ""))] {
+        let seen = kit.worker().jobs_seen();
+        let mut crowd: Vec<_> = (0..100).filter_map(|_| kit.send_pending(&Request::get(target)).err()).collect();
+        assert_eq!((crowd.len(), kit.worker().jobs_seen()), (100, seen + 1), "{target}");
+        crowd.remove(0).cancel(&mut kit);
+        for pending in crowd {
+            assert_eq!(summary(&pending.finish(&mut kit)), want, "{target}");
+        }
+        assert_eq!(kit.worker().jobs_seen(), seen + 1, "{target}");
+    }
+    assert_eq!(kit.worker().drive_spawned(), 0);
+}
+
 #[test]
 fn large_files_are_sent_from_the_file() {
     let folder = Folder::new();

@@ -24,13 +24,13 @@ use std::time::Instant;
 
 use causeway_message::StatusCode;
 use causeway_pipeline::context::{MatcherId, VarId};
-use causeway_pipeline::worker::run_blocking;
-use causeway_pipeline::{Build, BuildError, Context, Fault, Matched, Matcher, Reason, StateId, Template};
+use causeway_pipeline::{Build, BuildError, Busy, Context, Fault, Matched, Matcher, Reason, StateId, Stop, Template};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::file_server::{refuse_fs, root};
 use crate::fresh::{Cost, Fresh, Known, Looking};
+use crate::together::Together;
 use candidate::{Candidate, Form, Pattern};
 use choose::{Answer, Policy, Source, Try};
 use disk::{Disk, Found};
@@ -56,6 +56,8 @@ struct Plan {
     /// A path is cut behind the first of these that ends one of its components.
     splits: Vec<Vec<u8>>,
     seen: StateId<RefCell<Fresh<Found>>>,
+    /// Looks at what nothing is known of.
+    looks: StateId<Together<(Answer, Rc<[u8]>)>>,
     places: Places,
 }
 
@@ -104,6 +106,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
             policy,
             splits: written.split_path.into_iter().map(String::into_bytes).collect(),
             seen: build.state(|_| RefCell::new(Fresh::new(REMEMBERED))),
+            looks: build.state(|_| Together::new()),
             places: Places {
                 relative: build.slot("http.matchers.file.relative"),
                 absolute: build.slot("http.matchers.file.absolute"),
@@ -126,80 +129,70 @@ impl Matcher for File {
             return Ok(matched);
         }
         let now = cx.worker().now();
-        let (answer, looking) = self.remembered(cx, now, false);
-        match answer {
-            Ok(matched) => Ok(matched?),
-            Err(Unknown) => self.look(cx, now, looking),
-        }
-    }
-}
-
-/// Something is not known that the answer hangs on.
-struct Unknown;
-
-impl File {
-    /// What follows from what this worker remembers; and what is held while one looks again.
-    fn remembered(
-        &self,
-        cx: &mut Context,
-        now: Instant,
-        old_will_do: bool,
-    ) -> (Result<Result<bool, Fault>, Unknown>, Option<Looking>) {
         cx.with_scratch(|cx, text| {
             cx.with_scratch(|cx, other| {
-                let mut source = Remembered { plan: &self.plan, cx, now, looking: None, old_will_do };
+                let mut source = Remembered { plan: &self.plan, cx, now, looking: Vec::new() };
                 let answer = choose::choose(&self.plan, &mut source, text, other);
                 let looking = source.looking;
-                (settle(&self.plan, cx, answer, text), looking)
+                if answer != Answer::Unknown && looking.is_empty() {
+                    return Ok(settle(&self.plan, cx, answer, text)?);
+                }
+                match self.look(cx, now, looking) {
+                    Ok(stop) => Err(stop),
+                    // What was there a moment ago is better than no answer.
+                    Err(Busy) => Ok(settle(&self.plan, cx, answer, text)?),
+                }
             })
         })
     }
+}
 
-    /// Looks at the file system, on the blocking pool, and waits for that.
+impl File {
+    /// Looks at the file system, on the blocking pool, and waits for that; who asks for the same meanwhile waits for the same look.
     #[cold]
-    fn look(&self, cx: &mut Context, began: Instant, looking: Option<Looking>) -> Matched {
+    fn look(&self, cx: &mut Context, began: Instant, looking: Vec<Looking>) -> Result<Stop, Busy> {
         let mut disk = Disk::of(&self.plan, cx);
+        let key = disk.key();
         let ours = Arc::clone(&self.plan);
-        let job = run_blocking(&**cx.worker(), move || {
+        let job = move || {
             let (mut text, mut other) = (Vec::new(), Vec::new());
             let answer = choose::choose(&ours, &mut disk, &mut text, &mut other);
             (answer, text, disk.seen)
-        });
-        let Ok(job) = job else {
-            // What was there a moment ago is better than no answer.
-            drop(looking);
-            let (answer, _) = self.remembered(cx, began, true);
-            return Ok(answer.unwrap_or_else(|Unknown| Err(Fault::busy()))?);
         };
-        let plan = Arc::clone(&self.plan);
-        Err(cx.wait_to_match(self.id, job, move |cx, done| {
-            let failed = || Fault::status(StatusCode::INTERNAL_SERVER_ERROR);
-            let (answer, text, seen) = done.ok_or_else(failed)?;
-            {
-                let mut remembered = cx.generation().state(plan.seen).borrow_mut();
-                for (key, found) in seen {
-                    remembered.put(&key, Rc::new(found), began);
-                }
+        let (generation, seen) = (Rc::clone(cx.generation()), self.plan.seen);
+        let outcome = Together::look(cx, self.plan.looks, &key, job, move |done| {
+            let _looking = looking;
+            let Some((answer, text, found)) = done else {
+                return (Answer::Failed(StatusCode::INTERNAL_SERVER_ERROR), Rc::default());
+            };
+            let mut remembered = generation.state(seen).borrow_mut();
+            for (key, found) in found {
+                remembered.put(&key, Rc::new(found), began);
             }
-            drop(looking);
-            settle(&plan, cx, answer, &text).unwrap_or_else(|Unknown| Err(failed()))
+            (answer, text.into())
+        });
+        let plan = Arc::clone(&self.plan);
+        Ok(cx.wait_to_match(self.id, outcome?, move |cx, outcome| match outcome {
+            Ok((answer, text)) => settle(&plan, cx, answer, &text),
+            Err(_) => Err(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
         }))
     }
 }
 
 /// Leaves what was chosen for the placeholders.
-fn settle(plan: &Plan, cx: &mut Context, answer: Answer, text: &[u8]) -> Result<Result<bool, Fault>, Unknown> {
+fn settle(plan: &Plan, cx: &mut Context, answer: Answer, text: &[u8]) -> Result<bool, Fault> {
     match answer {
         Answer::Chosen(candidate, is_folder) => {
             cx.set_variable_text(plan.places.relative, candidate.relative(text));
             cx.set_variable_text(plan.places.absolute, candidate.path(text));
             cx.set_variable_text(plan.places.remainder, candidate.remainder(text));
             cx.set_variable_text(plan.places.kind, if is_folder { b"directory" } else { b"file" });
-            Ok(Ok(true))
+            Ok(true)
         }
-        Answer::None => Ok(Ok(false)),
-        Answer::Failed(status) => Ok(Err(failed(status))),
-        Answer::Unknown => Err(Unknown),
+        Answer::None => Ok(false),
+        Answer::Failed(status) => Err(failed(status)),
+        // Nothing is known, and there was no room to look.
+        Answer::Unknown => Err(Fault::busy()),
     }
 }
 
@@ -213,9 +206,8 @@ struct Remembered<'m> {
     plan: &'m Plan,
     cx: &'m mut Context,
     now: Instant,
-    looking: Option<Looking>,
-    /// What is to be looked at again is believed.
-    old_will_do: bool,
+    /// What is stale, and looked at again by this request.
+    looking: Vec<Looking>,
 }
 
 impl Source for Remembered<'_> {
@@ -230,10 +222,9 @@ impl Source for Remembered<'_> {
         });
         match known {
             Known::Fresh(found) => look(&found),
-            Known::Stale(found, _) if self.old_will_do => look(&found),
-            Known::Stale(_, looking) => {
-                self.looking = Some(looking);
-                return false;
+            Known::Stale(found, looking) => {
+                self.looking.push(looking);
+                look(&found);
             }
             Known::Nothing => return false,
         }

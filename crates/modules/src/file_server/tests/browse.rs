@@ -248,6 +248,7 @@ fn few_listings_are_made_at_a_time() {
     let mut jobs = Vec::new();
     while !waiting.is_empty() {
         jobs.push(kit.worker().run_jobs());
+        kit.worker().drive_spawned();
         let polled: Vec<_> = std::mem::take(&mut waiting).into_iter().map(|pending| pending.poll(&mut kit)).collect();
         for answer in polled {
             match answer {
@@ -257,8 +258,8 @@ fn few_listings_are_made_at_a_time() {
         }
         assert!(jobs.len() < 20, "{jobs:?}");
     }
-    // Looks at five folders, then never more than two listings; the second who asked for one of them found it made.
+    // Looks at four folders, then never more than two listings; the second who asked for one of them found it made.
     let made = jobs.iter().skip(1).sum::<usize>();
-    assert!(jobs[0] == 5 && jobs[1..].iter().all(|&jobs| jobs <= 2), "{jobs:?}");
+    assert!(jobs[0] == 4 && jobs[1..].iter().all(|&jobs| jobs <= 2), "{jobs:?}");
     assert!((4..=5).contains(&made), "{jobs:?}");
 }

@@ -88,6 +88,20 @@ impl Disk {
         });
         Self { candidates: candidates.collect(), seen: Vec::new() }
     }
+
+    /// All that is asked for.
+    pub(super) fn key(&self) -> Vec<u8> {
+        let mut key = Vec::new();
+        for put in self.candidates.iter().flat_map(|(tried, literal)| [tried, literal]) {
+            key.push(u8::from(put.is_some()));
+            let Some((text, candidate)) = put else { continue };
+            for number in [text.len(), candidate.root, candidate.end] {
+                key.extend_from_slice(&number.to_be_bytes());
+            }
+            key.extend_from_slice(text);
+        }
+        key
+    }
 }
 
 impl Source for Disk {

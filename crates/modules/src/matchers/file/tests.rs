@@ -306,9 +306,10 @@ fn freshness() {
     kit.worker().queue_jobs(1);
     let Err(looking) = kit.send_pending(&request) else { panic!("it looks again") };
     assert_eq!(kit.send_pending(&request).ok().expect("it does not wait").text(), "/foo.txt file ");
-    // The one who looked goes away: the next one looks.
+    // The one who looked goes away: the look goes on, for others.
     looking.cancel(&mut kit);
-    kit.worker().run_jobs();
+    assert_eq!((kit.worker().run_jobs(), kit.worker().drive_spawned()), (1, 0));
+    kit.worker().queue_jobs(0);
     assert_eq!(kit.send(&request).text(), "/new.txt file ");
     fs::remove_file(folder.0.join("new.txt")).expect("it is there");
     kit.worker().advance(Duration::from_secs(1));
@@ -320,6 +321,22 @@ fn freshness() {
     assert_eq!(other.send(&request).status, 503);
     kit.worker().queue_jobs(1);
     assert_eq!(kit.send(&request).text(), "/foo.txt file ");
+}
+
+// A crowd that asks for what nothing is known of waits for one look.
+#[test]
+fn a_crowd() {
+    let folder = site();
+    let mut kit =
+        Kit::new(&registry(), &routes(&folder, json!({ "try_files": ["{http.request.uri.path}", "/foo.txt"] })));
+    kit.worker().queue_jobs(2);
+    let targets = ["/a", "/a", "/b", "/a", "/b"];
+    let crowd: Vec<_> = targets.iter().filter_map(|target| kit.send_pending(&Request::get(target)).err()).collect();
+    assert_eq!((crowd.len(), kit.worker().jobs_seen()), (5, 2));
+    for pending in crowd {
+        assert_eq!(pending.finish(&mut kit).text(), "/foo.txt file ");
+    }
+    assert_eq!(kit.worker().jobs_seen(), 2);
 }
 
 // A match that waited is one match among others: of a set, of another set, within `not`.
