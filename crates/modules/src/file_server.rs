@@ -99,22 +99,26 @@ struct FileServer(Arc<Site>);
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let written: Written = build.parse(value)?;
     refuse_fs(&written.fs, build)?;
+    let index_names = written.index_names.unwrap_or_else(|| vec!["index.html".into(), "index.txt".into()]);
+    let names = Names::build(&written.hide, &index_names, build);
+    // What is found depends on every option, on what the environment said in them, and on nothing else: the same ones find the
+    // same states, after a reload too.
+    let key = format!("file_server {value} {names:?}");
     let browse = match written.browse {
-        Some(written) => Some(build.at("browse", |build| Browse::build(written, build))?),
+        Some(written) => Some(build.at("browse", |build| Browse::build(written, &key, build))?),
         None => None,
     };
-    let index_names = written.index_names.unwrap_or_else(|| vec!["index.html".into(), "index.txt".into()]);
     Ok(Box::new(FileServer(Arc::new(Site {
         root: root(written.root.as_deref(), build),
-        names: Names::build(&written.hide, &index_names, build),
+        names,
         browse,
         canonical: written.canonical_uris.unwrap_or(true),
         status: Status::parse(written.status_code, build)?,
         pass_thru: written.pass_thru,
         codings: Codings::build(written.precompressed.unwrap_or_default(), &written.precompressed_order, build)?,
         tag_extensions: written.etag_file_extensions,
-        files: build.state(|_| RefCell::new(Fresh::new(REMEMBERED))),
-        looks: build.state(|_| Together::new()),
+        files: build.kept_state(key.clone(), |_| RefCell::new(Fresh::new(REMEMBERED))),
+        looks: build.kept_state(key, |_| Together::new()),
     }))))
 }
 

@@ -4,6 +4,9 @@
 //! stale, and looks again; until that look is over (or given up, when its peer went away) the others get what was there. So
 //! nobody gets what is older than a second and one look.
 //!
+//! It lies in a state that outlives a reload ([`causeway_pipeline::Build::kept_state`]), under a key that names all that its
+//! values depend on.
+//!
 //! Beyond a bound, values go by the clock algorithm: a hand goes round, who was used since it last came by stays. Values that
 //! hold files open have a round of their own, so that neither kind is searched for the other.
 

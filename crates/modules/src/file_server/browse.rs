@@ -58,7 +58,7 @@ pub(super) struct Browse {
 }
 
 impl Browse {
-    pub(super) fn build(written: Written, build: &mut Build<'_>) -> Result<Self, BuildError> {
+    pub(super) fn build(written: Written, key: &str, build: &mut Build<'_>) -> Result<Self, BuildError> {
         if !written.template_file.is_empty() {
             return Err(build.refuse(written.template_file, "no template_file; this version has its own listing only"));
         }
@@ -83,8 +83,8 @@ impl Browse {
             reveal_symlinks: written.reveal_symlinks,
             order,
             files_max,
-            made: build.state(|_| RefCell::new(Fresh::new(REMEMBERED))),
-            turns: build.state(|_| Turns::new()),
+            made: build.kept_state(key.to_owned(), |_| RefCell::new(Fresh::new(REMEMBERED))),
+            turns: build.kept_state(key.to_owned(), |_| Turns::new()),
         })
     }
 }

@@ -88,6 +88,7 @@ fn join(decoded: &[u8], out: &mut Vec<u8>) {
 }
 
 /// What is configured of names: files that a folder is shown by, and patterns of what is not shown.
+#[derive(Debug)]
 pub(super) struct Names {
     hide: Vec<Name>,
     index: Vec<Name>,
@@ -97,6 +98,7 @@ pub(super) struct Names {
     fixed: Option<Resolved>,
 }
 
+#[derive(Debug)]
 enum Name {
     Fixed(Vec<u8>),
     /// By number in `live`.

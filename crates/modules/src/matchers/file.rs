@@ -35,8 +35,8 @@ use candidate::{Candidate, Form, Pattern};
 use choose::{Answer, Policy, Source, Try};
 use disk::{Disk, Found};
 
-/// What a worker remembers of the paths of one matcher; about 3000 of them.
-const REMEMBERED: Cost = Cost { octets: 1024 * 1024, open: 0 };
+/// What a worker remembers of paths, for all such matchers; more than 10 000 of them.
+const REMEMBERED: Cost = Cost { octets: 4 * 1024 * 1024, open: 0 };
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
@@ -105,7 +105,8 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
             tries,
             policy,
             splits: written.split_path.into_iter().map(String::into_bytes).collect(),
-            seen: build.state(|_| RefCell::new(Fresh::new(REMEMBERED))),
+            // What is at a path depends on no option.
+            seen: build.kept_state("file".to_owned(), |_| RefCell::new(Fresh::new(REMEMBERED))),
             looks: build.state(|_| Together::new()),
             places: Places {
                 relative: build.slot("http.matchers.file.relative"),

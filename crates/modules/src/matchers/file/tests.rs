@@ -339,6 +339,17 @@ fn a_crowd() {
     assert_eq!(kit.worker().jobs_seen(), 2);
 }
 
+// What is at a path is the same for every such matcher, and after a reload.
+#[test]
+fn what_is_known_is_shared() {
+    let folder = site();
+    let mut kit = Kit::new(&registry(), &routes(&folder, json!({ "try_files": ["/none", "/foo.txt"] })));
+    assert_eq!(kit.send(&Request::get("/")).text(), "/foo.txt file ");
+    let other = routes(&folder, json!({ "try_files": ["/foo.txt", "/none"], "try_policy": "smallest_size" }));
+    kit.reload(&registry(), &other, &Value::Null);
+    assert_eq!((kit.send(&Request::get("/")).text(), kit.worker().jobs_seen()), ("/foo.txt file ", 1));
+}
+
 // A match that waited is one match among others: of a set, of another set, within `not`.
 #[test]
 fn beside_other_matchers() {
