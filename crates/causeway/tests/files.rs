@@ -221,11 +221,11 @@ fn try_files() {
     );
     // Folders too, then a script with the query.
     check(
-        "{path} {path}/ /index.php?{query}&p={path}",
+        "{path} {path}/ /index.php?{query}&p=1",
         &[
             ("/a.txt", "/a.txt", "/a.txt"),
             ("/static/docs/", "/static/docs/index.html", "/static/docs/"),
-            ("/some/post?x=1", "/index.php", "/index.php?x=1&p=/some/post"),
+            ("/some/post?x=1", "/index.php", "/index.php?x=1&p=1"),
         ],
     );
     check(
