@@ -12,6 +12,7 @@ mod adapt;
 mod client;
 mod documents;
 mod examples;
+mod fmt;
 mod mistakes;
 mod process;
 mod quick;
