@@ -6,15 +6,16 @@
 //! - [`headers`], [`rewrite`], [`vars`]: changes to the request, the answer and what handlers leave for each other
 //! - [`subroute`]: routes within a route
 //! - [`file_server`]: files and listings of folders
-//! - `glob`, `rendered`: patterns and strings that they share
+//! - `glob`, `regexp`, `rendered`: patterns and strings that they share
 //!
-//! This room never sees a socket and never asks for the protocol version.
+//! This room never sees a socket, and only the matcher `protocol`, which is about it, asks for the protocol version.
 
 pub mod error;
 pub mod file_server;
 mod glob;
 pub mod headers;
 pub mod matchers;
+mod regexp;
 mod rendered;
 pub mod rewrite;
 pub mod static_response;

@@ -89,6 +89,8 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
 thread_local! {
     /// A path that had to be cleaned; as long as the longest such path, which the limit on heads bounds.
     static CLEANED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    /// A path and a pattern in small letters.
+    static LOWERED: RefCell<(Vec<u8>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
 impl Matcher for PathMatcher {
@@ -109,6 +111,28 @@ impl Matcher for PathMatcher {
 }
 
 fn matches(shape: Shape, pattern: &[u8], path: &[u8]) -> bool {
+    if path.is_ascii() {
+        return matches_cleaned(shape, pattern, path);
+    }
+    // Beyond ASCII letters are compared in any case too; what compares octets does not know them.
+    LOWERED.with_borrow_mut(|(lower_path, lower_pattern)| {
+        lower(path, lower_path);
+        lower(pattern, lower_pattern);
+        matches_cleaned(shape, lower_pattern, lower_path)
+    })
+}
+
+fn lower(text: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    for chunk in text.utf8_chunks() {
+        for ch in chunk.valid().chars().flat_map(char::to_lowercase) {
+            out.extend_from_slice(ch.encode_utf8(&mut [0; 4]).as_bytes());
+        }
+        out.extend_from_slice(chunk.invalid());
+    }
+}
+
+fn matches_cleaned(shape: Shape, pattern: &[u8], path: &[u8]) -> bool {
     let has_dots = || path.windows(2).any(|pair| pair == b"/.");
     if is_clean(path) || (!shape.merge_slashes && !has_dots()) {
         return shape.matches(pattern, path);

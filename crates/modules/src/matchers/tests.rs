@@ -1,3 +1,6 @@
+mod facts;
+mod regexps;
+
 use causeway_pipeline::Registry;
 use causeway_testkit::{Kit, Request};
 use serde_json::{Value, json};
@@ -75,6 +78,9 @@ fn path_is_compared_cleaned_and_in_any_case() {
         ("//foo*", "/foo", false),
         ("/a b", "/a%20b", true),
         ("/ä*", "/%c3%a4x", true),
+        ("/Ä*", "/%c3%a4x", true),
+        ("/ä*", "/A/../%c3%84x", true),
+        ("*/É", "/%c3%a4/%c3%a9", true),
     ]);
 }
 
@@ -118,8 +124,27 @@ fn host() {
             (json!(["localhost"]), Request::get("/").without("host"), false),
         ],
     );
-    let error = Kit::build(&registry(), &json!([{ "match": [{ "host": ["ä.test"] }] }]), &Value::Null).err().unwrap();
-    assert!(error.to_string().starts_with("routes[0].match[0].host: found 'ä.test'"), "{error}");
+    check(
+        "host",
+        &[
+            (json!(["*.Bücher.test"]), to("a.xn--bcher-kva.test"), true),
+            (json!(["bücher.test"]), to("XN--BCHER-KVA.test"), true),
+            (json!(["bücher.test"]), to("xn--bcher-kvb.test"), false),
+        ],
+    );
+    refused("host", &[(json!(["a.test", "A.TEST"]), "[1]: found 'A.TEST', expected each host once")]);
+}
+
+#[track_caller]
+fn refused(name: &str, cases: &[(Value, &str)]) {
+    for (value, want) in cases {
+        let routes = json!([{ "match": [{ name: value }] }]);
+        let Err(error) = Kit::build(&registry(), &routes, &Value::Null) else { panic!("{value} is taken") };
+        let start = format!("routes[0].match[0].{name}");
+        let error = error.to_string();
+        let rest = error.strip_prefix(&start).unwrap_or_else(|| panic!("{error}"));
+        assert!(rest.trim_start_matches(['.', ':', ' ']).starts_with(want), "{value}: {error}");
+    }
 }
 
 #[test]
@@ -129,6 +154,7 @@ fn method() {
         &[
             (json!(["GET"]), Request::get("/"), true),
             (json!(["POST", "BREW"]), Request::new("BREW", "/"), true),
+            (json!(["get"]), Request::get("/"), true),
             (json!(["GET"]), Request::new("get", "/"), false),
             (json!(["GET"]), Request::new("HEAD", "/"), false),
         ],
@@ -160,6 +186,9 @@ fn header() {
             (json!({ "Host": ["local*"] }), request(), true),
             (json!({ "Host": ["t.test:8"] }), Request::get("http://t.test:8/").without("host"), true),
             (json!({ "Host": null }), Request::get("/").without("host"), true),
+            (json!({ "Host": null }), Request::get("/").field("Host", ""), true),
+            (json!({ "Host": [] }), Request::get("/"), true),
+            (json!({ "A": ["**"] }), request(), true),
             (json!({ "A": ["{http.request.header.B}"] }), Request::get("/").field("A", "x").field("B", "x"), true),
         ],
     );
@@ -190,6 +219,10 @@ fn query() {
             (json!({}), Request::get("/"), true),
             (json!({}), get(""), true),
             (json!({}), get("a"), false),
+            (json!({}), get("="), false),
+            (json!({}), get("a;b"), true),
+            (json!({}), get("a;b&c"), false),
+            (json!({ "": [""] }), get("="), true),
             (json!({ "{http.request.method}": ["{http.request.host}"] }), get("GET=localhost"), true),
         ],
     );
