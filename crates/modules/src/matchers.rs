@@ -11,7 +11,7 @@
 //! - [`not`]: none of these sets
 //! - [`expression`]: CEL, with all the others as functions
 
-//EXPR pub mod expression;
+pub mod expression;
 pub mod header;
 pub mod header_regexp;
 pub mod host;
@@ -29,7 +29,7 @@ use causeway_pipeline::Registry;
 /// Adds the matchers.
 pub fn register(registry: &mut Registry) {
     registry.matcher("client_ip", ip::make_client);
-    //EXPR     registry.matcher("expression", expression::make);
+    registry.matcher("expression", expression::make);
     registry.matcher("header", header::make);
     registry.matcher("header_regexp", header_regexp::make);
     registry.matcher("host", host::make);

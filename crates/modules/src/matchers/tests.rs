@@ -1,3 +1,4 @@
+mod expressions;
 mod facts;
 mod regexps;
 

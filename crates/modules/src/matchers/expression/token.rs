@@ -140,7 +140,8 @@ impl Lexer {
             self.at += 1;
             return self.string(true);
         }
-        if matches!(ch, 'b' | 'B') && (quote_at(self, 1) || (matches!(self.peek(1), Some('r' | 'R')) && quote_at(self, 2)))
+        if matches!(ch, 'b' | 'B')
+            && (quote_at(self, 1) || (matches!(self.peek(1), Some('r' | 'R')) && quote_at(self, 2)))
         {
             return Err(Mistake::new(self.place(start), "octet strings (b'…'), which are not built into this version"));
         }
