@@ -5,6 +5,7 @@
 //! - `run`, `quick`, `adapt`: the commands
 //! - `signals`: how a server ends
 //! - `mistakes`: what the operator is told
+//! - `matchers`: each of them, in Caddyfiles
 //! - `examples`: every Caddyfile under `examples/`
 //! - `documents`: every Caddyfile and configuration in the documentation
 
@@ -12,6 +13,7 @@ mod adapt;
 mod client;
 mod documents;
 mod examples;
+mod matchers;
 mod mistakes;
 mod process;
 mod quick;

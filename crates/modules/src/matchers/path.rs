@@ -23,7 +23,8 @@ struct Pattern {
 impl Pattern {
     /// `None` when it may match any path.
     fn reach(&self) -> Option<PathReach<'_>> {
-        let (text, shape) = (self.text.literal()?, self.shape?);
+        // Beyond ASCII the index knows no small and large letters.
+        let (text, shape) = (self.text.literal().filter(|text| text.is_ascii())?, self.shape?);
         let fixed = text.find(|ch| "*?[\\".contains(ch));
         match (shape.kind, fixed) {
             (Kind::Escaped, _) | (_, Some(0)) => None,
@@ -122,13 +123,35 @@ fn matches(shape: Shape, pattern: &[u8], path: &[u8]) -> bool {
     })
 }
 
+/// A letter whose small form is in ASCII (the sign for kelvin) stays: the index tells those apart.
 fn lower(text: &[u8], out: &mut Vec<u8>) {
+    fn push(ch: char, out: &mut Vec<u8>) {
+        out.extend_from_slice(ch.encode_utf8(&mut [0; 4]).as_bytes());
+    }
     out.clear();
     for chunk in text.utf8_chunks() {
-        for ch in chunk.valid().chars().flat_map(char::to_lowercase) {
-            out.extend_from_slice(ch.encode_utf8(&mut [0; 4]).as_bytes());
+        for ch in chunk.valid().chars() {
+            if !ch.is_ascii() && ch.to_lowercase().any(|small| small.is_ascii()) {
+                push(ch, out);
+            } else {
+                ch.to_lowercase().for_each(|small| push(small, out));
+            }
         }
         out.extend_from_slice(chunk.invalid());
+    }
+}
+
+/// The path as Caddy compares it, behind what `out` holds: dot segments resolved and, unless the pattern has some itself,
+/// repeated slashes made one. Unlike in RFC 3986 a dot segment at the end leaves no slash behind.
+pub(super) fn clean_as_caddy(path: &[u8], merge_slashes: bool, out: &mut Vec<u8>) {
+    let before = out.len();
+    if merge_slashes {
+        clean(path, out);
+    } else {
+        remove_dot_segments(path, out);
+    }
+    if out.len() > before + 1 && out.ends_with(b"/") && !path.ends_with(b"/") {
+        out.pop();
     }
 }
 
@@ -139,11 +162,7 @@ fn matches_cleaned(shape: Shape, pattern: &[u8], path: &[u8]) -> bool {
     }
     CLEANED.with_borrow_mut(|cleaned| {
         cleaned.clear();
-        if shape.merge_slashes {
-            clean(path, cleaned);
-        } else {
-            remove_dot_segments(path, cleaned);
-        }
+        clean_as_caddy(path, shape.merge_slashes, cleaned);
         shape.matches(pattern, cleaned)
     })
 }

@@ -1,9 +1,10 @@
 //! `path_regexp`: a regular expression that the decoded path must match, letter by letter.
 
-use causeway_message::path::{clean, is_clean};
+use causeway_message::path::is_clean;
 use causeway_pipeline::{Build, BuildError, Context, Matched, Matcher};
 use serde_json::Value;
 
+use super::path::clean_as_caddy;
 use crate::regexp::{Capturing, Written};
 
 struct PathRegexp(Capturing);
@@ -24,7 +25,7 @@ impl Matcher for PathRegexp {
             if is_clean(cx.path()) {
                 path.extend_from_slice(cx.path());
             } else {
-                clean(cx.path(), path);
+                clean_as_caddy(cx.path(), true, path);
             }
             self.0.matches(cx, path)
         }))

@@ -340,12 +340,21 @@ fn limit(argument: Option<&Value>, memory: &Memory) -> Result<usize, Halt> {
 
 fn replace(span: Span, arguments: &[Value], memory: &mut Memory) -> Evaluated {
     let (old, new) = (text(arguments[1])?, text(arguments[2])?);
-    if old.range().is_empty() {
-        return Err(Halt::Error("an expression replaces an empty text"));
-    }
     let mut left = limit(arguments.get(3), memory)?;
     let start = memory.text.len();
     let (mut from, end) = (span.range().start, span.range().end);
+    if old.range().is_empty() {
+        // In front of each character and at the end.
+        while left > 0 {
+            memory.text.extend_from_within(new.range());
+            left -= 1;
+            let Some(next) = characters(&memory.text[from..end]).next() else { break };
+            memory.text.extend_from_within(from..from + next.end);
+            from += next.end;
+        }
+        memory.text.extend_from_within(from..end);
+        return Ok(Value::Text(Span::new(start..memory.text.len())));
+    }
     while left > 0
         && let Some(at) = memchr::memmem::find(&memory.text[from..end], &memory.text[old.range()])
     {

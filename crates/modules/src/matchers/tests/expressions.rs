@@ -157,6 +157,7 @@ fn functions() {
         ("'äbcb'.lastIndexOf('b') == 3 && 'äbcb'.lastIndexOf('b', 2) == 1", true),
         ("'ABC'.lowerAscii() == 'abc' && 'abc'.upperAscii() == 'ABC' && ' a\t'.trim() == 'a'", true),
         ("'aXbXc'.replace('X', '-') == 'a-b-c' && 'aXbXc'.replace('X', '', 1) == 'abXc'", true),
+        ("'äb'.replace('', '-') == '-ä-b-' && 'äb'.replace('', '-', 2) == '-ä-b' && ''.replace('', '-') == '-'", true),
         ("'a,b,c'.split(',') == ['a', 'b', 'c'] && 'a,b,c'.split(',', 2) == ['a', 'b,c']", true),
         ("'abc'.split('') == ['a', 'b', 'c'] && ''.split(',') == [''] && 'a'.split(',', 0) == []", true),
         ("'äbc'.substring(1) == 'bc' && 'äbc'.substring(0, 1) == 'ä'", true),
