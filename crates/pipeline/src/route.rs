@@ -8,7 +8,8 @@
 
 mod index;
 
-use std::any::Any;
+use std::any::{Any, TypeId};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub(crate) use index::Index;
 pub const CALLS_MAX: usize = 16;
 /// Handlers that one exchange may enter.
 pub const ENTERED_MAX: usize = 64;
+/// Octets of a method; the longest registered one has 17.
+const METHOD_OCTETS_MAX: usize = 32;
 /// Words of group bits that storage keeps.
 const KEPT_GROUP_WORDS_MAX: usize = 2048;
 
@@ -92,7 +95,7 @@ pub(crate) struct Server {
     pub(crate) confusable: Confusable,
 }
 
-type StateMaker = Box<dyn Fn(&Rc<dyn Worker>) -> Box<dyn Any> + Send + Sync>;
+type StateMaker = Box<dyn Fn(&Rc<dyn Worker>) -> Rc<dyn Any> + Send + Sync>;
 
 /// What a configuration became: frozen, shared by all workers, free of names.
 #[derive(Default)]
@@ -102,6 +105,8 @@ pub struct Plan {
     pub(crate) links: Vec<Link>,
     pub(crate) groups_len: u32,
     pub(crate) states: Vec<StateMaker>,
+    /// Those of the states that a plan which takes over may ask for again.
+    pub(crate) kept_states: BTreeMap<(TypeId, String), usize>,
 }
 
 impl Plan {
@@ -152,13 +157,19 @@ impl<T> StateId<T> {
 /// the last of them is over.
 pub struct Generation {
     plan: Arc<Plan>,
-    states: Vec<Box<dyn Any>>,
+    states: Vec<Rc<dyn Any>>,
 }
 
 impl Generation {
-    /// Puts the plan on a worker and makes the worker's states.
-    pub fn new(plan: Arc<Plan>, worker: &Rc<dyn Worker>) -> Rc<Self> {
-        let states = plan.states.iter().map(|make| make(worker)).collect();
+    /// Puts the plan on a worker: the states that the generation before it has for it are taken over, the others are made.
+    pub fn new(plan: Arc<Plan>, worker: &Rc<dyn Worker>, before: Option<&Self>) -> Rc<Self> {
+        let mut kept = vec![None; plan.states.len()];
+        if let Some(before) = before {
+            for (key, index) in &plan.kept_states {
+                kept[*index] = before.plan.kept_states.get(key).map(|index| Rc::clone(&before.states[*index]));
+            }
+        }
+        let states = plan.states.iter().zip(kept).map(|(make, kept)| kept.unwrap_or_else(|| make(worker))).collect();
         Rc::new(Self { plan, states })
     }
 
@@ -283,7 +294,20 @@ pub enum Verdict {
 /// Runs an exchange from its start until it answers, aborts or waits.
 pub fn run(cx: &mut Context) -> Verdict {
     let generation = Rc::clone(cx.generation());
-    walk(cx, generation.plan(), Step::Next)
+    let first = match refusal(cx) {
+        None => Step::Next,
+        Some(status) => Step::Fail(Fault::status(status)),
+    };
+    walk(cx, generation.plan(), first)
+}
+
+/// What Caddy refuses before any route: methods that no one has, and hosts that a `root` of `/srv/{host}` would climb by.
+fn refusal(cx: &Context) -> Option<StatusCode> {
+    let host = cx.host();
+    if !host.is_empty() && host.bytes().all(|octet| octet == b'.') {
+        return Some(StatusCode::BAD_REQUEST);
+    }
+    (cx.head().method().as_str().len() > METHOD_OCTETS_MAX).then_some(StatusCode::METHOD_NOT_ALLOWED)
 }
 
 /// Drives an exchange that waits. What is waited for after that is polled too: [`Verdict::Waiting`] from here means that
