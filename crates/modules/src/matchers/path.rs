@@ -4,6 +4,8 @@
 //! substring match that passes slashes; elsewhere patterns are globs; slashes are merged and dot segments resolved first,
 //! slashes only if the pattern has no `//` itself; a pattern with `%` is compared in escaped space there.
 
+mod escaped;
+
 use std::cell::RefCell;
 
 use causeway_message::path::{clean, is_clean, remove_dot_segments};
@@ -68,7 +70,7 @@ impl Shape {
         match self.kind {
             Kind::Affix => Affix::of(pattern).matches_any_case(path),
             Kind::Glob => glob(pattern, path, Space::AnyCase),
-            Kind::Escaped => glob(pattern, path, Space::Escaped),
+            Kind::Escaped => ESCAPED.with_borrow_mut(|scratch| escaped::matches(pattern, path, scratch)),
         }
     }
 }
@@ -90,6 +92,8 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
 thread_local! {
     /// A path that had to be cleaned; as long as the longest such path, which the limit on heads bounds.
     static CLEANED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    /// What a raw path offers to a pattern.
+    static ESCAPED: RefCell<escaped::Scratch> = const { RefCell::new(escaped::Scratch::EMPTY) };
     /// A path and a pattern in small letters.
     static LOWERED: RefCell<(Vec<u8>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }

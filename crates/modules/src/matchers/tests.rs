@@ -104,7 +104,30 @@ fn path_in_escaped_space() {
         ("/bands/*/x", "/bands/AC%2FDC/x", false),
         ("/b%20*/%*", "/B%20c/d%2Fe", true),
         ("/%2Fa/b", "/%2F%61/b", true),
+        ("/a%2fb", "/a%2fbc", false),
+        ("/%*", "/a%2fb", true),
+        ("/%*", "/a/b", false),
+        ("/a%2f*", "/a%2fb", true),
+        ("/a%2f*", "/a%2fb/c", false),
+        ("/%25", "/%25", true),
+        ("/%25*/ä", "/%25x/%C3%84", true),
+        // Where a wildcard meets an escape Caddy has read that already.
+        ("/a*%2f*b", "/a%2fb", false),
+        ("/*%20", "/%20", false),
+        ("/*%20", "/x%20", true),
     ]);
+}
+
+// A list that is long enough for an index, which knows ASCII only.
+#[test]
+fn letters_beyond_ascii_in_a_long_list() {
+    let mut routes: Vec<_> = (0..20).map(|number| json!({ "match": [{ "path": [format!("/{number}/*")] }] })).collect();
+    let respond = json!({ "handler": "static_response", "status_code": 201 });
+    routes.push(json!({ "match": [{ "path": ["/ä/*"] }], "handle": [respond] }));
+    let mut kit = Kit::new(&registry(), &json!(routes));
+    for (target, want) in [("/%c3%a4/", 201), ("/%C3%84/x", 201), ("/a/", 200)] {
+        assert_eq!(kit.send(&Request::get(target)).status, want, "{target}");
+    }
 }
 
 // Caddy, http.matchers.host: letters in any case, the port ignored, `*` is one whole label.
