@@ -1,6 +1,8 @@
+mod any_input;
 mod expressions;
 mod facts;
 mod regexps;
+mod waits;
 
 use causeway_pipeline::Registry;
 use causeway_testkit::{Kit, Request};
