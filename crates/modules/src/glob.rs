@@ -1,6 +1,6 @@
 //! Patterns with wildcards, compared without allocating.
 //!
-//! [`Glob`] is Go's `path.Match`, which Caddy uses for paths and hidden files: `*` is any run without a slash, `?` one character but
+//! [`glob`] is Go's `path.Match`, which Caddy uses for paths and hidden files: `*` is any run without a slash, `?` one character but
 //! a slash, `[a-z]` and `[^a-z]` a class, `\` takes the next character as it is. [`Affix`] is Caddy's quick form for header
 //! values: a `*` at the start, at the end, or at both.
 

@@ -1,6 +1,6 @@
 //! Regular expressions as Go writes them, and the placeholders that their groups fill.
 //!
-//! - [`syntax`]: what Go's syntax says, in that of the `regex` crate
+//! - `syntax`: what Go's syntax says, in that of the `regex` crate
 //!
 //! Each worker searches with its own copy, so that nothing is shared or allocated while requests run. Text that is no UTF-8
 //! is searched as Go does it: each octet that is part of no character counts as U+FFFD.

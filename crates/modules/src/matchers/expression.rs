@@ -1,8 +1,8 @@
 //! `expression`: a condition in CEL, with the other matchers as functions and placeholders as values.
 //!
-//! - [`token`], [`syntax`]: from text to a tree
-//! - [`program`]: from the tree to what runs, its types checked; [`call`]: matchers called as functions
-//! - [`value`], [`evaluate`], [`function`]: what runs
+//! - `token`, `syntax`: from text to a tree
+//! - `program`: from the tree to what runs, its types checked; `call`: matchers called as functions
+//! - `value`, `evaluate`, `function`: what runs
 //!
 //! All of it is compiled at load; an evaluation allocates nothing once its worker's memory has grown to what it needs. What CEL
 //! has and this has not is refused at load by name: fields and maps as values, octet strings, unsigned numbers, times, `has`,

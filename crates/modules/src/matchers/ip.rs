@@ -49,8 +49,10 @@ impl Matcher for RemoteIp {
 impl Matcher for ClientIp {
     fn matches(&self, cx: &mut Context) -> Matched {
         if let Some(told) = cx.variable(self.told) {
-            let ip = std::str::from_utf8(told).ok().and_then(|text| text.parse().ok());
-            return Ok(ip.is_some_and(|ip| self.ranges.contain(ip, 0)));
+            let told = std::str::from_utf8(told).unwrap_or_default();
+            // With or without a port.
+            let ip = told.parse::<IpAddr>().or_else(|_| told.parse::<SocketAddr>().map(|address| address.ip()));
+            return Ok(ip.is_ok_and(|ip| self.ranges.contain(ip.to_canonical(), 0)));
         }
         let (client, peer) = (cx.client(), cx.arrival().peer);
         let zone = if client.ip == peer.ip() { zone(peer) } else { 0 };
