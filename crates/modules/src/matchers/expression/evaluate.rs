@@ -28,21 +28,21 @@ impl Node {
     pub(super) fn evaluate(&self, cx: &mut Context, memory: &mut Memory) -> Evaluated {
         Ok(match self {
             Self::Constant(value) => *value,
-            Self::Text(template) => Value::Text(memory.write(|out| template.render(cx, out))),
+            Self::Text(template) => Value::Text(memory.write(|out| template.render(cx, out))?),
             Self::Variable(id) => match cx.variable(*id) {
-                Some(text) => Value::Weak(memory.write(|out| out.extend_from_slice(text))),
+                Some(text) => Value::Weak(memory.write(|out| out.extend_from_slice(text))?),
                 None => Value::Null,
             },
             Self::Group(id) => match cx.variable(*id) {
-                Some(text) => Value::Text(memory.write(|out| out.extend_from_slice(text))),
+                Some(text) => Value::Text(memory.write(|out| out.extend_from_slice(text))?),
                 None => Value::Null,
             },
             Self::Status => cx.fault().map_or(Value::Null, |fault| Value::Int(i64::from(fault.status.as_u16()))),
             Self::OfFault(template) => match cx.fault() {
-                Some(_) => Value::Text(memory.write(|out| template.render(cx, out))),
+                Some(_) => Value::Text(memory.write(|out| template.render(cx, out))?),
                 None => Value::Null,
             },
-            Self::Written(template) => Value::Weak(memory.write(|out| template.render(cx, out))),
+            Self::Written(template) => Value::Weak(memory.write(|out| template.render(cx, out))?),
             Self::Local(number) => memory.locals[*number],
             Self::List(items) => list(items, cx, memory)?,
             Self::Any(parts) => Value::Bool(joined(parts, true, cx, memory)?),
@@ -134,15 +134,9 @@ fn joined(parts: &[Node], decides: bool, cx: &mut Context, memory: &mut Memory) 
     error.map_or(Ok(!decides), |words| Err(Halt::Error(words)))
 }
 
-/// Room for a list; its items may themselves need room behind it.
-fn reserve(length: usize, memory: &mut Memory) -> Span {
-    let start = memory.values.len();
-    memory.values.resize(start + length, Value::Null);
-    Span::new(start..start + length)
-}
-
+/// Its room comes first: items may themselves need room, behind it.
 fn list(items: &[Node], cx: &mut Context, memory: &mut Memory) -> Evaluated {
-    let span = reserve(items.len(), memory);
+    let span = memory.reserve(items.len())?;
     for (at, item) in span.range().zip(items) {
         memory.values[at] = item.evaluate(cx, memory)?;
     }
@@ -152,15 +146,17 @@ fn list(items: &[Node], cx: &mut Context, memory: &mut Memory) -> Evaluated {
 fn arithmetic(operator: Arithmetic, one: Value, other: Value, memory: &mut Memory) -> Evaluated {
     match (operator, one, other) {
         (Arithmetic::Add, Value::Text(one) | Value::Weak(one), Value::Text(other) | Value::Weak(other)) => {
-            return Ok(Value::Text(memory.write(|out| {
+            let whole = memory.write(|out| {
                 out.extend_from_within(one.range());
                 out.extend_from_within(other.range());
-            })));
+            });
+            return whole.map(Value::Text);
         }
         (Arithmetic::Add, Value::List(one), Value::List(other)) => {
             let start = memory.values.len();
             memory.values.extend_from_within(one.range());
             memory.values.extend_from_within(other.range());
+            memory.check()?;
             return Ok(Value::List(Span::new(start..memory.values.len())));
         }
         _ => {}
@@ -210,9 +206,10 @@ impl Each {
             _ => return no_overload(),
         };
         let keeps = matches!(self.aggregate, Aggregate::Map | Aggregate::Filter);
-        let kept = reserve(if keeps { list.range().len() } else { 0 }, memory);
+        let kept = memory.reserve(if keeps { list.range().len() } else { 0 })?;
         let (mut count, mut error) = (0, None);
         for at in list.range() {
+            memory.step()?;
             let item = memory.values[at];
             memory.locals.truncate(self.local);
             memory.locals.push(item);
@@ -222,7 +219,12 @@ impl Each {
                 count += 1;
                 continue;
             }
-            match (self.aggregate, self.body().truth(cx, memory)) {
+            let (octets, values) = (memory.text.len(), memory.values.len());
+            let truth = self.body().truth(cx, memory);
+            // What it took to say so is of no more use.
+            memory.text.truncate(octets);
+            memory.values.truncate(values);
+            match (self.aggregate, truth) {
                 (Aggregate::Exists, Ok(true)) => return Ok(Value::Bool(true)),
                 (Aggregate::All, Ok(false)) => return Ok(Value::Bool(false)),
                 (Aggregate::Exists | Aggregate::All, Err(Halt::Error(words))) => error = Some(words),

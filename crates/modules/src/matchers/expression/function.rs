@@ -172,6 +172,12 @@ fn characters(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
+/// The length of the character that a text begins with; 0 for an empty one. Looks no further than that.
+fn first(text: &[u8]) -> usize {
+    let whole = (1..=4).find(|&length| text.get(..length).is_some_and(|start| std::str::from_utf8(start).is_ok()));
+    whole.unwrap_or(text.len().min(1))
+}
+
 /// Where the character of this number begins; the number behind the last one is the end.
 fn place(text: &[u8], number: i64) -> Result<usize, Halt> {
     let Ok(number) = usize::try_from(number) else { return outside() };
@@ -216,7 +222,7 @@ impl Function {
         Ok(match self {
             Self::CharAt => {
                 let start = place(whole, int(arguments[1], memory)?)?;
-                let end = characters(&whole[start..]).next().map_or(start, |range| start + range.end);
+                let end = start + first(&whole[start..]);
                 part(span, start..end)
             }
             Self::IndexOf => {
@@ -249,7 +255,7 @@ impl Function {
                 part(span, start..end)
             }
             Self::LowerAscii | Self::UpperAscii => {
-                let copy = memory.write(|out| out.extend_from_within(span.range()));
+                let copy = memory.write(|out| out.extend_from_within(span.range()))?;
                 let copied = &mut memory.text[copy.range()];
                 match self {
                     Self::LowerAscii => copied.make_ascii_lowercase(),
@@ -285,9 +291,9 @@ impl Function {
                 _ => Err(BAD),
             },
             (_, Value::Text(span) | Value::Weak(span)) => Ok(Value::Text(span)),
-            (_, Value::Int(number)) => Ok(Value::Text(memory.write(|out| format(out, format_args!("{number}"))))),
-            (_, Value::Bool(truth)) => Ok(Value::Text(memory.write(|out| format(out, format_args!("{truth}"))))),
-            (_, Value::Double(number)) => Ok(Value::Text(memory.write(|out| double(number, out)))),
+            (_, Value::Int(number)) => memory.write(|out| format(out, format_args!("{number}"))).map(Value::Text),
+            (_, Value::Bool(truth)) => memory.write(|out| format(out, format_args!("{truth}"))).map(Value::Text),
+            (_, Value::Double(number)) => memory.write(|out| double(number, out)).map(Value::Text),
             _ => no_overload(),
         }
     }
@@ -324,10 +330,10 @@ fn join(list: Value, separator: Option<&Value>, memory: &mut Memory) -> Evaluate
     let start = memory.text.len();
     for (number, at) in list.range().enumerate() {
         if let (Some(separator), true) = (separator, number > 0) {
-            memory.text.extend_from_within(separator.range());
+            memory.append(separator.range())?;
         }
         let item = text(memory.values[at])?;
-        memory.text.extend_from_within(item.range());
+        memory.append(item.range())?;
     }
     Ok(Value::Text(Span::new(start..memory.text.len())))
 }
@@ -346,24 +352,27 @@ fn replace(span: Span, arguments: &[Value], memory: &mut Memory) -> Evaluated {
     if old.range().is_empty() {
         // In front of each character and at the end.
         while left > 0 {
-            memory.text.extend_from_within(new.range());
+            memory.append(new.range())?;
             left -= 1;
-            let Some(next) = characters(&memory.text[from..end]).next() else { break };
-            memory.text.extend_from_within(from..from + next.end);
-            from += next.end;
+            let length = first(&memory.text[from..end]);
+            if length == 0 {
+                break;
+            }
+            memory.append(from..from + length)?;
+            from += length;
         }
-        memory.text.extend_from_within(from..end);
+        memory.append(from..end)?;
         return Ok(Value::Text(Span::new(start..memory.text.len())));
     }
     while left > 0
         && let Some(at) = memchr::memmem::find(&memory.text[from..end], &memory.text[old.range()])
     {
-        memory.text.extend_from_within(from..from + at);
-        memory.text.extend_from_within(new.range());
+        memory.append(from..from + at)?;
+        memory.append(new.range())?;
         from += at + old.range().len();
         left -= 1;
     }
-    memory.text.extend_from_within(from..end);
+    memory.append(from..end)?;
     Ok(Value::Text(Span::new(start..memory.text.len())))
 }
 
@@ -372,23 +381,26 @@ fn split(span: Span, arguments: &[Value], memory: &mut Memory) -> Evaluated {
     let limit = limit(arguments.get(2), memory)?;
     let start = memory.values.len();
     let (mut from, end) = (span.range().start, span.range().end);
-    let push = |range: Range<usize>, memory: &mut Memory| memory.values.push(Value::Text(Span::new(range)));
+    let push = |range: Range<usize>, memory: &mut Memory| {
+        memory.values.push(Value::Text(Span::new(range)));
+        memory.check()
+    };
     if limit > 0 {
         let mut left = limit - 1;
         while left > 0 {
             let rest = &memory.text[from..end];
             let found = match separator.range().is_empty() {
                 // Character by character.
-                true => characters(rest).next().filter(|range| range.end < rest.len()).map(|range| range.end),
+                true => Some(first(rest)).filter(|length| *length < rest.len()),
                 false => memchr::memmem::find(rest, &memory.text[separator.range()]),
             };
             let Some(at) = found else { break };
-            push(from..from + at, memory);
+            push(from..from + at, memory)?;
             from += at + separator.range().len();
             left -= 1;
         }
         if from < end || !separator.range().is_empty() {
-            push(from..end, memory);
+            push(from..end, memory)?;
         }
     }
     Ok(Value::List(Span::new(start..memory.values.len())))

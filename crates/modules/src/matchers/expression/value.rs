@@ -3,6 +3,15 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use super::evaluate::Halt;
+
+/// Octets of texts that one evaluation may hold, and items of lists. What a peer sends can be multiplied by an expression
+/// (`replace`, lists in lists), so there is an end to it.
+const OCTETS_MAX: usize = 64 * 1024 * 1024;
+const VALUES_MAX: usize = 1024 * 1024;
+/// Items of lists that one evaluation may look at, all its `exists` and the like together: they hold their worker.
+const STEPS_MAX: u32 = 128 * 1024;
+
 /// A run of octets in [`Memory::text`], or of values in [`Memory::values`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
@@ -41,16 +50,18 @@ pub(super) struct Memory {
     pub(super) values: Vec<Value>,
     /// What the variables of `exists` and the like are now, the outermost first.
     pub(super) locals: Vec<Value>,
+    steps: u32,
 }
 
 impl Memory {
-    pub(super) const EMPTY: Self = Self { text: Vec::new(), values: Vec::new(), locals: Vec::new() };
+    pub(super) const EMPTY: Self = Self { text: Vec::new(), values: Vec::new(), locals: Vec::new(), steps: 0 };
 
     pub(super) fn begin(&mut self, constants: &[u8]) {
         self.text.clear();
         self.text.extend_from_slice(constants);
         self.values.clear();
         self.locals.clear();
+        self.steps = 0;
     }
 
     pub(super) fn give_back(&mut self, octets_max: usize, values_max: usize) {
@@ -69,10 +80,42 @@ impl Memory {
     }
 
     /// What `write` appends, as a text.
-    pub(super) fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Span {
+    pub(super) fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<Span, Halt> {
         let start = self.text.len();
         write(&mut self.text);
-        Span::new(start..self.text.len())
+        self.check()?;
+        Ok(Span::new(start..self.text.len()))
+    }
+
+    /// To be asked whenever something was added.
+    pub(super) fn check(&self) -> Result<(), Halt> {
+        match self.text.len() > OCTETS_MAX || self.values.len() > VALUES_MAX {
+            true => Err(Halt::Error("an expression's texts or lists became too large")),
+            false => Ok(()),
+        }
+    }
+
+    /// To be asked before an item of a list is looked at.
+    pub(super) fn step(&mut self) -> Result<(), Halt> {
+        self.steps += 1;
+        match self.steps > STEPS_MAX {
+            true => Err(Halt::Error("an expression looks at too many items of lists")),
+            false => Ok(()),
+        }
+    }
+
+    /// Appends a copy of a text.
+    pub(super) fn append(&mut self, range: Range<usize>) -> Result<(), Halt> {
+        self.text.extend_from_within(range);
+        self.check()
+    }
+
+    /// Room for a list, filled with null.
+    pub(super) fn reserve(&mut self, length: usize) -> Result<Span, Halt> {
+        let start = self.values.len();
+        self.values.resize(start + length, Value::Null);
+        self.check()?;
+        Ok(Span::new(start..start + length))
     }
 
     pub(super) fn equal(&self, one: Value, other: Value) -> bool {

@@ -286,6 +286,34 @@ fn of_error_routes() {
     }
 }
 
+// What a peer sends is multiplied up to a bound, and what a step of exists() took is given back.
+#[test]
+fn memory_and_steps_are_bounded() {
+    let field = ",".repeat(8 * 1024);
+    for (expression, want) in [
+        (
+            "{http.request.header.A}.replace(',', {http.request.header.A}).replace(',', {http.request.header.A}) == ''",
+            500,
+        ),
+        ("{http.request.header.A}.split(',').map(x, {http.request.header.A}.split(',')).size() > 0", 500),
+        (
+            "[{http.request.header.A}].map(x, x + x).map(x, x + x).map(x, x + x).map(x, x + x).map(x, x + x).map(x, x + x)\
+          .map(x, x + x).map(x, x + x).map(x, x + x).map(x, x + x).map(x, x + x).map(x, x + x).map(x, x + x)\
+          .map(x, x + x).map(x, x + x).size() == 1",
+            500,
+        ),
+        ("{http.request.header.A}.split(',', 200).exists(x, {http.request.header.A}.split(',').size() == 0)", 200),
+        ("{http.request.header.A}.split(',').exists(x, {http.request.header.A}.split(',').exists(y, y == 'z'))", 500),
+        ("{http.request.header.A}.replace(',', ',,').size() == 16384", 201),
+    ] {
+        let routes = json!([{ "match": [{ "expression": expression }], "handle": [
+            { "handler": "static_response", "status_code": 201 },
+        ] }]);
+        let answer = Kit::new(&registry(), &routes).send(&Request::get("/").field("A", &field));
+        assert_eq!(answer.status, want, "{expression}");
+    }
+}
+
 // Beside the others in a set, and negated.
 #[test]
 fn within_sets() {
