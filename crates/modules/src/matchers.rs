@@ -8,10 +8,12 @@
 //! - [`protocol`]: how the request was carried
 //! - [`ip`]: from where it comes, `remote_ip` and `client_ip`
 //! - [`variable`]: what variables and placeholders say, `vars` and `vars_regexp`
+//! - [`file`]: whether there is a file
 //! - [`not`]: none of these sets
 //! - [`expression`]: CEL, with all the others as functions
 
 pub mod expression;
+pub mod file;
 pub mod header;
 pub mod header_regexp;
 pub mod host;
@@ -30,6 +32,7 @@ use causeway_pipeline::Registry;
 pub fn register(registry: &mut Registry) {
     registry.matcher("client_ip", ip::make_client);
     registry.matcher("expression", expression::make);
+    registry.matcher("file", file::make);
     registry.matcher("header", header::make);
     registry.matcher("header_regexp", header_regexp::make);
     registry.matcher("host", host::make);

@@ -119,6 +119,7 @@ fn the_registry_names_all_modules() {
         "http.handlers.vars",
         "http.matchers.client_ip",
         "http.matchers.expression",
+        "http.matchers.file",
         "http.matchers.header",
         "http.matchers.header_regexp",
         "http.matchers.host",

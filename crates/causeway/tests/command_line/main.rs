@@ -13,6 +13,7 @@ mod adapt;
 mod client;
 mod documents;
 mod examples;
+mod fmt;
 mod matchers;
 mod mistakes;
 mod process;

@@ -64,9 +64,17 @@ fn what_is_not_built() {
         (":8080\nfs other\n", "Caddyfile:2:1: directive 'fs' is not built into this version"),
         ("{\n\temail a@b.c\n}\n", "Caddyfile:2:2: global option 'email' is not built into this version"),
         (
-            "{\n\tshutdown_delay 1s\n}\n:8080\nrespond hi\n",
-            "Caddyfile:2:2: unknown field `shutdown_delay`, expected one of `http_port`, `https_port`, `grace_period`, \
-             `servers`",
+            "{\n\tstorage file_system /srv\n}\n\n:8080\nrespond hi\n",
+            "Caddyfile:2:2: unknown field `storage`, expected one of `admin`, `logging`, `apps`",
+        ),
+        (
+            "{\n\tservers {\n\t\tlistener_wrappers {\n\t\t\ttls\n\t\t}\n\t}\n}\n\n:8080\nrespond hi\n",
+            "Caddyfile:3:3: found '[{\"wrapper\":\"tls\"}]', expected nothing: this is not built",
+        ),
+        (
+            "{\n\tlog {\n\t\tlevel INFO\n\t}\n}\n\n:8080\nrespond hi\n",
+            "Caddyfile:2:2: found '{\"logs\":{\"default\":{\"level\":\"INFO\"}}}', expected the level of the default log, \
+             or nothing: other logs are not built",
         ),
         // Only the plan knows these; the word's place is looked for in the text.
         (

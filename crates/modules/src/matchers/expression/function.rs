@@ -173,7 +173,7 @@ fn characters(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
 }
 
 /// The length of the character that a text begins with; 0 for an empty one. Looks no further than that.
-fn first(text: &[u8]) -> usize {
+fn first_character(text: &[u8]) -> usize {
     let whole = (1..=4).find(|&length| text.get(..length).is_some_and(|start| std::str::from_utf8(start).is_ok()));
     whole.unwrap_or(text.len().min(1))
 }
@@ -222,7 +222,7 @@ impl Function {
         Ok(match self {
             Self::CharAt => {
                 let start = place(whole, int(arguments[1], memory)?)?;
-                let end = start + first(&whole[start..]);
+                let end = start + first_character(&whole[start..]);
                 part(span, start..end)
             }
             Self::IndexOf => {
@@ -354,7 +354,7 @@ fn replace(span: Span, arguments: &[Value], memory: &mut Memory) -> Evaluated {
         while left > 0 {
             memory.append(new.range())?;
             left -= 1;
-            let length = first(&memory.text[from..end]);
+            let length = first_character(&memory.text[from..end]);
             if length == 0 {
                 break;
             }
@@ -391,7 +391,7 @@ fn split(span: Span, arguments: &[Value], memory: &mut Memory) -> Evaluated {
             let rest = &memory.text[from..end];
             let found = match separator.range().is_empty() {
                 // Character by character.
-                true => Some(first(rest)).filter(|length| *length < rest.len()),
+                true => Some(first_character(rest)).filter(|length| *length < rest.len()),
                 false => memchr::memmem::find(rest, &memory.text[separator.range()]),
             };
             let Some(at) = found else { break };
