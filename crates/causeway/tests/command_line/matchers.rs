@@ -127,6 +127,32 @@ fn groups_take_the_name_of_the_matcher() {
     }
 }
 
+// Caddy's documentation, the file matcher in an expression: one file, several, or the matcher's options.
+#[test]
+fn files_in_expressions() {
+    let folder = Folder::with(&[
+        (
+            "Caddyfile",
+            ":0 {\n\
+         \troot * www\n\
+         \t@up `file({'try_files': [{path} + '.txt', '/down.txt']}) && {file_match.relative} == '/up.txt'`\n\
+         \trespond @up \"found {file_match.relative}\"\n\
+         \t@any `!path('/x') && file() || file('/never', '/b.txt') && path('/b')`\n\
+         \trespond @any any\n\
+         \trespond none\n\
+         }\n",
+        ),
+        ("www/up.txt", "x"),
+        ("www/b.txt", "x"),
+    ]);
+    let server = folder.start(&["run"]);
+    for (target, want) in
+        [("/up", "found /up.txt"), ("/up.txt", "any"), ("/b", "any"), ("/x", "none"), ("/nope", "none")]
+    {
+        assert_eq!(send(server.port(), &format!("GET {target}"), &["Host: a"]).body, want, "{target}");
+    }
+}
+
 // Caddy's documentation, handle_errors: codes and classes; what none of them takes keeps its status.
 #[test]
 fn handle_errors_of_codes_and_classes() {
