@@ -5,6 +5,7 @@
 //! - `run`, `quick`, `adapt`: the commands
 //! - `signals`: how a server ends
 //! - `mistakes`: what the operator is told
+//! - `matchers`: each of them, in Caddyfiles
 //! - `examples`: every Caddyfile under `examples/`
 //! - `documents`: every Caddyfile and configuration in the documentation
 
@@ -13,6 +14,7 @@ mod client;
 mod documents;
 mod examples;
 mod fmt;
+mod matchers;
 mod mistakes;
 mod process;
 mod quick;
