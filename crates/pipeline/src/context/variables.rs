@@ -62,9 +62,9 @@ impl Variables {
             self.slots.clear();
             1
         });
-        if self.slots.len() > KEPT_SLOTS_MAX {
+        if self.slots.capacity() > KEPT_SLOTS_MAX {
             self.slots.truncate(KEPT_SLOTS_MAX);
-            self.slots.shrink_to_fit();
+            self.slots.shrink_to(KEPT_SLOTS_MAX);
         }
         keep(&mut self.text);
     }
