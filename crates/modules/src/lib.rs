@@ -13,6 +13,7 @@
 pub mod error;
 pub mod file_server;
 mod glob;
+mod pattern;
 pub mod headers;
 pub mod matchers;
 mod rendered;

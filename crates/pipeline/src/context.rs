@@ -29,7 +29,10 @@ const KEPT_OCTETS_MAX: usize = 16 * 1024;
 const KEPT_VARIABLES_MAX: usize = 4096;
 
 /// Scratches kept: templates are rendered inside each other's use at most so deep in what is built in.
-const SCRATCHES_MAX: usize = 4;
+const SCRATCHES_MAX: usize = 6;
+
+/// The end of a [`Text`] that stands for none: its start is the number of a [`ComputedId`].
+const COMPUTED: u32 = u32::MAX;
 
 /// What each answer says it comes from.
 const SERVER: FieldValue<'static> = FieldValue::from_static("Causeway");
@@ -83,6 +86,10 @@ impl Scheme {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct VarId(pub(crate) u32);
 
+/// A text that is worked out when a placeholder asks for it, allotted at build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ComputedId(pub(crate) u32);
+
 /// A matcher that may wait, by the number that it got at build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MatcherId(pub(crate) u32);
@@ -129,6 +136,7 @@ struct Parts {
     body_text: Option<Vec<u8>>,
     flow: Flow,
     waits: Waits,
+    unrecorded: bool,
 }
 
 /// Storage for an exchange that is not under way.
@@ -176,6 +184,7 @@ impl Spare {
             body_text: None,
             flow: Flow::default(),
             waits: Waits::default(),
+            unrecorded: false,
         }))
     }
 
@@ -385,7 +394,32 @@ impl Context {
     #[inline]
     pub fn variable(&self, id: VarId) -> Option<&[u8]> {
         let text = self.0.variables.get(id.0 as usize)?;
-        (text.exchange == self.0.exchange).then(|| &self.0.text[text.start as usize..text.end as usize])
+        (text.exchange == self.0.exchange && text.end != COMPUTED)
+            .then(|| &self.0.text[text.start as usize..text.end as usize])
+    }
+
+    /// Has a variable worked out whenever a template names it from here on, until it is set. One that has a text, or is
+    /// worked out already, stays as it is.
+    pub fn compute_variable(&mut self, id: VarId, computed: ComputedId) {
+        let exchange = self.0.exchange;
+        let text = self.variable_mut(id);
+        if text.exchange != exchange {
+            *text = Text { exchange, start: computed.0, end: COMPUTED };
+        }
+    }
+
+    /// Appends a variable's text, worked out where it has to be; false when it is not known.
+    pub(crate) fn render_variable(&mut self, id: VarId, out: &mut Vec<u8>) -> bool {
+        let text = self.0.variables.get(id.0 as usize).copied().unwrap_or_default();
+        if text.exchange != self.0.exchange || text.end != COMPUTED {
+            return self.variable(id).map(|text| out.extend_from_slice(text)).is_some();
+        }
+        // While it is worked out it is unknown: one that names itself ends there.
+        self.unset_variable(id);
+        let generation = Rc::clone(&self.0.generation);
+        let known = generation.plan().compute(ComputedId(text.start), self, out);
+        self.compute_variable(id, ComputedId(text.start));
+        known
     }
 
     /// Sets a variable to what the template renders to.
@@ -399,11 +433,15 @@ impl Context {
         let start = octets(parts.text.len());
         parts.text.extend_from_slice(text);
         let text = Text { exchange: parts.exchange, start, end: octets(parts.text.len()) };
+        *self.variable_mut(id) = text;
+    }
+
+    fn variable_mut(&mut self, id: VarId) -> &mut Text {
         let at = id.0 as usize;
-        if parts.variables.len() <= at {
-            parts.variables.resize(at + 1, Text::default());
+        if self.0.variables.len() <= at {
+            self.0.variables.resize(at + 1, Text::default());
         }
-        parts.variables[at] = text;
+        &mut self.0.variables[at]
     }
 
     /// Forgets a variable.
@@ -430,6 +468,16 @@ impl Context {
         let parts = &mut *self.0;
         parts.fault.as_ref()?;
         Some(*parts.fault_id.get_or_insert_with(|| parts.worker.random()))
+    }
+
+    /// Says whether the exchange leaves an access record where its server keeps them.
+    pub fn set_recorded(&mut self, recorded: bool) {
+        self.0.unrecorded = !recorded;
+    }
+
+    /// Whether the exchange leaves an access record: its server keeps them, and no handler said otherwise.
+    pub fn is_recorded(&self) -> bool {
+        !self.0.unrecorded && self.0.generation.plan().access_log(self.0.arrival.server)
     }
 
     /// The worker that this exchange runs on.
@@ -540,6 +588,7 @@ impl Context {
         parts.held_body = None;
         parts.body_text = None;
         parts.flow.clear();
+        parts.unrecorded = false;
         Spare(self.0)
     }
 
