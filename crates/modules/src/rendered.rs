@@ -3,7 +3,7 @@
 
 use std::ops::Deref;
 
-use causeway_message::{Chunk, FieldValue, StatusCode};
+use causeway_message::{Chunk, FieldName, FieldValue, NameRef, StatusCode};
 use causeway_pipeline::{Build, BuildError, Context, Fault, Reason, Template};
 use serde::Deserialize;
 use serde_json::Value;
@@ -45,6 +45,36 @@ pub(crate) fn with_field_value(octets: &[u8], set: impl FnOnce(FieldValue<'_>)) 
     set(FieldValue::parse(spaced.trim_ascii()).expect("only allowed octets are left"));
 }
 
+/// A field's name, with placeholders or without.
+#[derive(Clone)]
+pub(crate) enum Name {
+    Fixed(FieldName),
+    Live(Template),
+}
+
+impl Name {
+    pub(crate) fn build(written: &str, build: &mut Build<'_>) -> Result<Self, BuildError> {
+        let template = build.template_of_known(written);
+        match template.literal().map(FieldName::parse) {
+            None => Ok(Self::Live(template)),
+            Some(Some(name)) => Ok(Self::Fixed(name)),
+            Some(None) => Err(build.refuse(written, "a field name")),
+        }
+    }
+
+    /// Calls `work` with the name; not at all when what placeholders made of it is none, as Go's server leaves such fields out.
+    pub(crate) fn with(&self, cx: &mut Context, work: impl FnOnce(&mut Context, NameRef<'_>)) {
+        match self {
+            Self::Fixed(name) => work(cx, name.as_ref()),
+            Self::Live(template) => cx.rendered(template, |cx, name| {
+                if let Some(name) = NameRef::parse(name) {
+                    work(cx, name);
+                }
+            }),
+        }
+    }
+}
+
 /// A status code as Caddy writes it: a number, a string of digits, or a placeholder.
 pub(crate) enum Status {
     Fixed(StatusCode),
@@ -74,7 +104,7 @@ impl Status {
     pub(crate) fn of(&self, cx: &mut Context) -> Result<StatusCode, Fault> {
         match self {
             Self::Fixed(code) => Ok(*code),
-            Self::Live(template) => status(&Rendered::of(template, cx)).ok_or(Fault {
+            Self::Live(template) => cx.rendered(template, |_, text| status(text)).ok_or(Fault {
                 status: StatusCode::INTERNAL_SERVER_ERROR,
                 reason: Reason::Text("the placeholder of a status code gave no status code".into()),
             }),

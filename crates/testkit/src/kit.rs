@@ -9,7 +9,7 @@ use std::time::Duration;
 use causeway_message::StatusCode;
 use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::{
-    Arrival, Build, BuildError, Context, Ending, Generation, Outcome, Registry, ServerId, Spare, Verdict, Worker, route,
+    Arrival, Build, BuildError, Context, Ending, Generation, Outcome, Plan, Registry, ServerId, Spare, Verdict, Worker, route,
 };
 use serde_json::Value;
 
@@ -65,9 +65,33 @@ impl Kit {
     pub fn build(registry: &Registry, routes: &Value, errors: &Value) -> Result<Self, BuildError> {
         let worker = FakeWorker::new();
         let generation = generation(registry, routes, errors, &worker)?;
+        Ok(Self::on(worker, generation))
+    }
+
+    /// A kit of a server with all that it says.
+    ///
+    /// # Panics
+    /// When it cannot be built.
+    #[track_caller]
+    pub fn of_server(registry: &Registry, server: &ServerSpec<'_>) -> Self {
+        let mut build = Build::new(registry);
+        if let Err(error) = build.server(server) {
+            panic!("{error}");
+        }
+        Self::of_plan(build.finish())
+    }
+
+    /// A kit of a plan; requests go to its first server.
+    pub fn of_plan(plan: Plan) -> Self {
+        let worker = FakeWorker::new();
+        let plan_worker: Rc<dyn Worker> = worker.clone();
+        Self::on(worker, Generation::new(Arc::new(plan), &plan_worker))
+    }
+
+    fn on(worker: Rc<FakeWorker>, generation: Rc<Generation>) -> Self {
         let woken = Arc::new(Flag::default());
         let waker = Waker::from(Arc::clone(&woken));
-        Ok(Self { worker, vacant: Generation::vacant(), generation, spares: Vec::new(), woken, waker })
+        Self { worker, vacant: Generation::vacant(), generation, spares: Vec::new(), woken, waker }
     }
 
     /// Puts another plan in place; worker and storage stay.
@@ -238,6 +262,7 @@ impl Pending {
             self.end(kit, None, 0, Ending::Aborted);
             return answer;
         };
+        answer.recorded = self.cx.is_recorded();
         self.cx.response_mut().set_status(response.status);
         answer.status = response.status.as_u16();
         answer.fields = self
