@@ -2,6 +2,7 @@
 //!
 //! - `source`: where the configuration comes from
 //! - `environment`: the variables that a Caddyfile may name
+//! - `hash_password`: what a password becomes before it stands in a configuration
 //! - `quick`: `file-server` and `respond`, which write their own configuration
 //! - `serve`: from a configuration to a running server and its end
 //! - `say`: what is told to the operator, and how
@@ -10,6 +11,7 @@
 //! a Caddyfile's mistake twice, the second time in Caddy's own words, for scripts that look for them.
 
 mod environment;
+mod hash_password;
 mod quick;
 mod say;
 mod serve;
@@ -43,6 +45,8 @@ enum Command {
     Adapt(Adapt),
     /// Check a configuration without serving it
     Validate(ConfigFlags),
+    /// Print the hash of a password, for `basic_auth`
+    HashPassword(hash_password::HashPassword),
     /// Print the version
     Version,
 }
@@ -100,6 +104,7 @@ impl Cli {
                 source.load()?;
                 say::print(&format!("{} is valid", source.name))
             }
+            Command::HashPassword(flags) => flags.run(),
             Command::Version => say::print(&format!("causeway v{}", env!("CARGO_PKG_VERSION"))),
         }
     }

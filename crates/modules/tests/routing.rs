@@ -93,7 +93,7 @@ fn log_skip() {
     for (value, recorded) in [(json!(true), false), (json!(false), true), (json!("true"), true)] {
         let routes = json!([{ "handle": [{ "handler": "vars", "log_skip": value }, respond("{http.vars.log_skip}")] }]);
         let spec = ServerSpec { access_log: true, ..ServerSpec::new("srv0", &routes) };
-        let mut kit = Kit::of_server(&registry(), &spec);
+        let mut kit = Kit::of(&registry(), &spec).expect("a server");
         assert_eq!(kit.send(&Request::get("/")).recorded, recorded, "{value}");
     }
 }
@@ -114,7 +114,7 @@ fn invoke() {
         "matching": { "match": [{ "method": ["PUT"] }], "handle": [respond("put")] },
     });
     let spec = ServerSpec { named_routes: named.as_object(), ..ServerSpec::new("srv0", &routes) };
-    let mut kit = Kit::of_server(&registry(), &spec);
+    let mut kit = Kit::of(&registry(), &spec).expect("a server");
     for (request, want) in [
         (Request::get("/a"), "behind one"),
         (Request::get("/b"), "three"),
@@ -127,7 +127,7 @@ fn invoke() {
     let own = json!({ "own": { "handle": [invoke("own")] } });
     let routes = json!([{ "handle": [invoke("own")] }]);
     let spec = ServerSpec { named_routes: own.as_object(), ..ServerSpec::new("srv0", &routes) };
-    assert_eq!(Kit::of_server(&registry(), &spec).send(&Request::get("/")).status, 500);
+    assert_eq!(Kit::of(&registry(), &spec).expect("a server").send(&Request::get("/")).status, 500);
     let error = Kit::build(&registry(), &routes, &Value::Null).err().expect("there is no such route");
     assert!(error.to_string().contains("handle[0].name: found 'own', expected the name of one"), "{error}");
 }

@@ -114,11 +114,11 @@ fn faults_and_error_routes() {
     let want = "in a, in b, in f, failed b, failed a, in e";
     check("a fault in the error routes is not led there again", routes.clone(), errors, &get, (502, "", want));
     check(
-        "error routes that answer nothing",
+        "error routes that answer nothing leave the fault its status",
         routes,
         json!([]),
         &get,
-        (200, "", "in a, in b, in f, failed b, failed a"),
+        (404, "", "in a, in b, in f, failed b, failed a"),
     );
     let healed =
         json!([{ "handle": [probe("a"), with("b", json!({ "failed": "respond", "body": "healed" })), failing()] }]);
@@ -191,5 +191,21 @@ fn refused_configurations_say_where() {
     ] {
         let error = Kit::build(&registry(), &routes, &Value::Null).err().expect(want);
         assert!(error.to_string().contains(want), "{error}");
+    }
+}
+
+// Caddy, modules/caddyhttp: refused before any route, with the error routes behind.
+#[test]
+fn refused_before_any_route() {
+    let routes = json!([{ "handle": [probe("a")] }]);
+    let errors = json!([{ "handle": [with("e", json!({ "enter": "respond", "body": "{http.error.status_code}" }))] }]);
+    for (request, want) in [
+        (Request::get("/").field("Host", "..."), (200, "400", "in e")),
+        (Request::get("/").field("Host", ".:80"), (200, "400", "in e")),
+        (Request::get("/").field("Host", "a."), (200, "", "in a, out a")),
+        (Request::new(&"M".repeat(33), "/"), (200, "405", "in e")),
+        (Request::new(&"M".repeat(32), "/"), (200, "", "in a, out a")),
+    ] {
+        check("refused", routes.clone(), errors.clone(), &request, want);
     }
 }
