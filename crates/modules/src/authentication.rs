@@ -237,11 +237,7 @@ impl Basic {
 }
 
 impl Account {
-    fn build(
-        written: &WrittenAccount,
-        algorithm: hash::Algorithm,
-        build: &mut Build<'_>,
-    ) -> Result<Self, BuildError> {
+    fn build(written: &WrittenAccount, algorithm: hash::Algorithm, build: &mut Build<'_>) -> Result<Self, BuildError> {
         // Placeholders that are known at load are filled in, any other stays as it is written.
         let mut text = |written: &str| build.template_of_known(written).literal().unwrap_or(written).to_owned();
         let (name, password) = (text(&written.username), text(&written.password));

@@ -21,7 +21,9 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     let written: Written = build.parse(value)?;
     match build.named_route(&written.name) {
         Some(routes) => Ok(Box::new(Invoke(routes))),
-        None => build.at("name", |build| Err(build.refuse(written.name, "the name of one of the server's named routes"))),
+        None => {
+            build.at("name", |build| Err(build.refuse(written.name, "the name of one of the server's named routes")))
+        }
     }
 }
 

@@ -91,9 +91,8 @@ fn check(written: &Written, build: &mut Build<'_>) -> Result<(), BuildError> {
         return Err(build.refuse(found, "as many defaults as destinations, or none"));
     }
     for (index, mapping) in written.mappings.iter().enumerate() {
-        let same = |earlier: &WrittenMapping| {
-            earlier.input == mapping.input && earlier.input_regexp == mapping.input_regexp
-        };
+        let same =
+            |earlier: &WrittenMapping| earlier.input == mapping.input && earlier.input_regexp == mapping.input_regexp;
         let mistake = if !mapping.input.is_empty() && !mapping.input_regexp.is_empty() {
             Some((mapping.input.clone(), "`input` or `input_regexp`, not both"))
         } else if written.mappings[..index].iter().any(same) {
@@ -208,14 +207,18 @@ mod tests {
         let get = Request::get("/old");
         check(json!([of_path("one"), of_path("two"), respond("{m}"), rewrite]), &get, "no");
         check(json!([of_path("one"), of_path("two"), rewrite, vars, respond("{m}")]), &get, "one");
-        let chained = map(json!({ "source": "{m}", "destinations": ["{n}"], "mappings": [{ "input": "one", "outputs": ["1 {m}"] }] }));
+        let chained = map(
+            json!({ "source": "{m}", "destinations": ["{n}"], "mappings": [{ "input": "one", "outputs": ["1 {m}"] }] }),
+        );
         check(json!([of_path("one"), chained, rewrite, vars, respond("{n}")]), &get, "1 one");
     }
 
     // Caddy would call itself until its stack is full.
     #[test]
     fn one_that_names_itself_ends() {
-        let own = map(json!({ "source": "x{a}", "destinations": ["{a}"], "mappings": [{ "input": "x", "outputs": ["y{a}"] }] }));
+        let own = map(
+            json!({ "source": "x{a}", "destinations": ["{a}"], "mappings": [{ "input": "x", "outputs": ["y{a}"] }] }),
+        );
         check(json!([own, respond("{a}")]), &Request::get("/"), "y");
     }
 
@@ -236,13 +239,17 @@ mod tests {
                 ] }),
                 "mappings[2]: found 'x', expected an input that no mapping before it has",
             ),
-            (json!({ "destinations": ["{a}"], "mappings": [{ "input": "x" }] }), "found '0 outputs', expected as many outputs"),
+            (
+                json!({ "destinations": ["{a}"], "mappings": [{ "input": "x" }] }),
+                "found '0 outputs', expected as many outputs",
+            ),
             (
                 json!({ "destinations": ["{a}"], "mappings": [{ "input_regexp": "(", "outputs": ["1"] }] }),
                 "mappings[0].input_regexp: found '(', expected a regular expression",
             ),
         ] {
-            let error = Kit::build(&registry(), &json!([{ "handle": [map(handler)] }]), &Value::Null).err().expect(want);
+            let error =
+                Kit::build(&registry(), &json!([{ "handle": [map(handler)] }]), &Value::Null).err().expect(want);
             assert!(error.to_string().contains(want), "{error}");
         }
     }

@@ -77,7 +77,8 @@ mod tests {
             assert_eq!((answer.status, answer.text()), (status, body), "{options}");
         }
         // Nobody reads it: nothing is too large.
-        let handlers = json!([{ "handler": "request_body", "max_size": 1 }, { "handler": "static_response", "body": "ok" }]);
+        let handlers =
+            json!([{ "handler": "request_body", "max_size": 1 }, { "handler": "static_response", "body": "ok" }]);
         assert_eq!(Kit::new(&registry, &json!([{ "handle": handlers }])).send(&long()).status, 200);
         let routes = json!([{ "handle": [{ "handler": "request_body", "read_timeout": "1s" }] }]);
         let error = Kit::build(&registry, &routes, &Value::Null).err().expect("Caddy has taken it out");

@@ -77,7 +77,9 @@ impl Handler for StaticResponse {
             name.with(cx, |cx, name| {
                 cx.response_mut().remove(name);
                 for value in values {
-                    cx.rendered(value, |cx, value| with_field_value(value, |value| cx.response_mut().append(name, value)));
+                    cx.rendered(value, |cx, value| {
+                        with_field_value(value, |value| cx.response_mut().append(name, value))
+                    });
                 }
             });
         }

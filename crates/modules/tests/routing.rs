@@ -79,7 +79,8 @@ fn vars() {
 // Caddy, http.handlers.vars: a name may not change from request to request here; that of the user is a placeholder too.
 #[test]
 fn names_of_variables() {
-    let routes = |vars: Value| json!([{ "handle": [vars, respond("{http.auth.user.id} {http.vars.http.auth.user.id}")] }]);
+    let routes =
+        |vars: Value| json!([{ "handle": [vars, respond("{http.auth.user.id} {http.vars.http.auth.user.id}")] }]);
     let user = json!({ "handler": "vars", "http.auth.user.id": "me" });
     assert_eq!(Kit::new(&registry(), &routes(user)).send(&Request::get("/")).text(), "me me");
     let live = json!({ "handler": "vars", "{http.request.method}": "x" });

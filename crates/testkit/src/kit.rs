@@ -9,7 +9,8 @@ use std::time::Duration;
 use causeway_message::StatusCode;
 use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::{
-    Arrival, Build, BuildError, Context, Ending, Generation, Outcome, Plan, Registry, ServerId, Spare, Verdict, Worker, route,
+    Arrival, Build, BuildError, Context, Ending, Generation, Outcome, Plan, Registry, ServerId, Spare, Verdict, Worker,
+    route,
 };
 use serde_json::Value;
 

@@ -69,17 +69,18 @@ impl Hash {
         let decode = |text: &str| BASE64_STANDARD_NO_PAD.decode(text).ok();
         let (salt, key) = (decode(salt)?, decode(key)?);
         let hasher = argon2id(memory, time, lanes, key.len()).ok()?;
-        (salt.len() >= argon2::MIN_SALT_LEN)
-            .then(|| Self::Argon2id { hasher: Box::new(hasher), salt: salt.into(), key: key.into() })
+        (salt.len() >= argon2::MIN_SALT_LEN).then(|| Self::Argon2id {
+            hasher: Box::new(hasher),
+            salt: salt.into(),
+            key: key.into(),
+        })
     }
 
     /// Something that grows with the time that a comparison takes, for hashes of one algorithm.
     pub(super) fn cost(&self) -> u64 {
         match self {
             Self::Bcrypt { cost, .. } => 1 << cost,
-            Self::Argon2id { hasher, .. } => {
-                u64::from(hasher.params().m_cost()) * u64::from(hasher.params().t_cost())
-            }
+            Self::Argon2id { hasher, .. } => u64::from(hasher.params().m_cost()) * u64::from(hasher.params().t_cost()),
         }
     }
 

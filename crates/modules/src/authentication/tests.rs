@@ -80,7 +80,8 @@ fn credentials() {
         check(&mut kit, &Request::get("/"), None);
         let raw = |value: &str| Request::get("/").field("Authorization", value);
         check(&mut kit, &raw("bASIC YWxpY2U6aHVudGVyMg=="), Some("alice"));
-        for malformed in ["Basic", "Basic =", "Basic !", "Basic YWxpY2U6aHVudGVyMg", "Bearer YWxpY2U6aHVudGVyMg==", ""] {
+        for malformed in ["Basic", "Basic =", "Basic !", "Basic YWxpY2U6aHVudGVyMg", "Bearer YWxpY2U6aHVudGVyMg==", ""]
+        {
             check(&mut kit, &raw(malformed), None);
         }
     }

@@ -63,7 +63,8 @@ impl Ops {
             let pattern = build.template_of_known(&name);
             if name == "*" {
                 clear = true;
-            } else if pattern.literal().is_none() || FieldName::parse(name.trim_matches('*')).is_some() || name == "**" {
+            } else if pattern.literal().is_none() || FieldName::parse(name.trim_matches('*')).is_some() || name == "**"
+            {
                 delete.push(pattern);
             } else {
                 return Err(build.refuse(name, "a field name, with a * at its start or end at most"));
@@ -73,8 +74,7 @@ impl Ops {
         for (name, replacements) in written.replace {
             let field = if name == "*" { None } else { Some(Name::build(&name, build)?) };
             for (index, replacement) in replacements.iter().enumerate() {
-                let search =
-                    build.at(format!("replace.{name}[{index}]"), |build| Search::build(replacement, build))?;
+                let search = build.at(format!("replace.{name}[{index}]"), |build| Search::build(replacement, build))?;
                 let with = build.template_of_known(&replacement.replace);
                 replace.push(Replacement { name: field.clone(), search, with });
             }

@@ -46,7 +46,10 @@ fn request_operations() {
             ] } }),
             "one,two|{nope}|",
         ),
-        (json!({ "replace": { "X-B": [{ "search_regexp": "({http.request.method}", "replace": "x" }] } }), "one,two|b-b|"),
+        (
+            json!({ "replace": { "X-B": [{ "search_regexp": "({http.request.method}", "replace": "x" }] } }),
+            "one,two|b-b|",
+        ),
         (json!({ "set": { "X-{http.request.method}": ["no"], "x-{http.request.uri.query}": ["q"] } }), "one,two|b-b|q"),
         (json!({ "set": { "X-{http.request.header.none} ": ["no name"] } }), "one,two|b-b|"),
         (json!({ "delete": ["X-{http.request.uri.query}", "*{http.request.header.Y-B}"] }), "one,two|b-b|"),

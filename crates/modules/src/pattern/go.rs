@@ -225,8 +225,26 @@ mod tests {
     #[test]
     fn refused() {
         for source in [
-            "(", "[a", "a**(", r"\1", r"\8", r"\Z", r"\u0041", r"\C", r"\", r"(?x)a", r"(?=a)", r"(?<=a)", r"(?u)a", "*a",
-            r"\x4", r"[\b]", r"[a\", "(?P=n)", r"\p{None}", "[b-a]",
+            "(",
+            "[a",
+            "a**(",
+            r"\1",
+            r"\8",
+            r"\Z",
+            r"\u0041",
+            r"\C",
+            r"\",
+            r"(?x)a",
+            r"(?=a)",
+            r"(?<=a)",
+            r"(?u)a",
+            "*a",
+            r"\x4",
+            r"[\b]",
+            r"[a\",
+            "(?P=n)",
+            r"\p{None}",
+            "[b-a]",
         ] {
             assert!(compile(source).is_none(), "{source}");
         }

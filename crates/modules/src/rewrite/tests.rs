@@ -131,7 +131,9 @@ fn replace() {
 #[test]
 fn query() {
     let q = |operations: Value| json!({ "query": operations });
-    let replace = |key: &str, search: &str, with: &str| q(json!({ "replace": [{ "key": key, "search_regexp": search, "replace": with }] }));
+    let replace = |key: &str, search: &str, with: &str| {
+        q(json!({ "replace": [{ "key": key, "search_regexp": search, "replace": with }] }))
+    };
     check(&[
         (q(json!({ "set": [{ "key": "foo", "val": "b r" }] })), "/?foo=1&foo=2&a=3", "GET /?a=3&foo=b+r /"),
         (q(json!({ "add": [{ "key": "foo", "val": "{http.request.method}" }] })), "/?foo=1", "GET /?foo=1&foo=GET /"),
@@ -150,7 +152,8 @@ fn query() {
                 "delete": ["c"], "add": [{ "key": "c", "val": "1" }, { "key": "d", "val": "2" }],
                 "set": [{ "key": "b", "val": "{http.request.uri.query.a}" }], "rename": [{ "key": "a", "val": "e" }],
             })),
-            "/?a=0", "GET /?b=0&d=2&e=0 /",
+            "/?a=0",
+            "GET /?b=0&d=2&e=0 /",
         ),
     ]);
 }
@@ -158,9 +161,15 @@ fn query() {
 #[test]
 fn refused() {
     for (options, want) in [
-        (json!({ "path_regexp": [{ "find": "(" }] }), "handle[0].path_regexp[0].find: found '(', expected a regular expression"),
+        (
+            json!({ "path_regexp": [{ "find": "(" }] }),
+            "handle[0].path_regexp[0].find: found '(', expected a regular expression",
+        ),
         (json!({ "path_regexp": [{ "replace": "x" }] }), "path_regexp[0]: found 'no `find`'"),
-        (json!({ "query": { "replace": [{ "key": "a", "search_regexp": "[" }] } }), "query.replace[0].search_regexp: found '['"),
+        (
+            json!({ "query": { "replace": [{ "key": "a", "search_regexp": "[" }] } }),
+            "query.replace[0].search_regexp: found '['",
+        ),
         (json!({ "query": { "drop": [] } }), "unknown field `drop`"),
         (json!({ "uris": "" }), "unknown field `uris`"),
     ] {
