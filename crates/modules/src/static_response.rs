@@ -78,7 +78,7 @@ impl Handler for StaticResponse {
                 cx.response_mut().remove(name);
                 for value in values {
                     cx.rendered(value, |cx, value| {
-                        with_field_value(value, |value| cx.response_mut().append(name, value))
+                        with_field_value(value, |value| cx.response_mut().append(name, value));
                     });
                 }
             });

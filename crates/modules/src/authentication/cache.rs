@@ -97,7 +97,7 @@ impl Cache {
         while entries.len() >= ENTRIES_MAX {
             // What is under way is bounded by the pool's queue.
             let before = entries.len();
-            entries.retain(|_, entry| matches!(entry, Entry::UnderWay(_)) || worker.random() % 10 != 0);
+            entries.retain(|_, entry| matches!(entry, Entry::UnderWay(_)) || !worker.random().is_multiple_of(10));
             if before == entries.len() && entries.values().all(|entry| matches!(entry, Entry::UnderWay(_))) {
                 return;
             }

@@ -1,6 +1,7 @@
 //! What is done to fields, in Caddy's order: all deleted, some added, set, deleted, replaced in.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 use causeway_message::{FieldMap, FieldName, NameRef, names};
 use causeway_pipeline::{Build, BuildError, Context, StateId, Template};
@@ -28,13 +29,16 @@ impl Side {
 
 pub(super) struct Ops {
     clear: bool,
-    add: Box<[(Name, Box<[Template]>)]>,
-    set: Box<[(Name, Box<[Template]>)]>,
+    add: Box<[Values]>,
+    set: Box<[Values]>,
     delete: Box<[Template]>,
     replace: Box<[Replacement]>,
     /// The fields as they were, while they are made anew.
     old: StateId<RefCell<FieldMap>>,
 }
+
+/// A field and what it is to hold.
+type Values = (Name, Box<[Template]>);
 
 struct Replacement {
     /// `None`: of all fields.
@@ -162,9 +166,9 @@ const KEPT_OCTETS_MAX: usize = 16 * 1024;
 
 /// Fields to be set; what is written in several spellings of one name is one field.
 fn set(
-    written: std::collections::BTreeMap<String, Vec<String>>,
+    written: BTreeMap<String, Vec<String>>,
     build: &mut Build<'_>,
-) -> Result<Vec<(Name, Box<[Template]>)>, BuildError> {
+) -> Result<Vec<Values>, BuildError> {
     let mut merged: Vec<(String, Vec<String>)> = Vec::with_capacity(written.len());
     for (name, values) in written {
         match merged.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(&name)) {

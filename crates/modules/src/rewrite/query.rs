@@ -182,7 +182,7 @@ impl Pairs {
 
     fn decoded(&mut self, escaped: &[u8]) -> Option<Range<usize>> {
         let range = self.put(escaped);
-        escape::decode_query(&mut self.text, range.start).then(|| range.start..self.text.len())
+        escape::decode_query(&mut self.text, range.start).then_some(range.start..self.text.len())
     }
 
     fn put(&mut self, octets: &[u8]) -> Range<usize> {
