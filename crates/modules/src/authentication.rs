@@ -9,6 +9,7 @@
 mod cache;
 pub mod hash;
 
+use std::fmt::Write as _;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -137,8 +138,11 @@ impl Basic {
             return build.at("hash.algorithm", |build| Err(build.refuse(written.hash.algorithm, "bcrypt or argon2id")));
         };
         let mut accounts: Vec<Account> = Vec::with_capacity(written.accounts.len());
+        let mut identity = format!("http_basic {}", algorithm.name());
         for (index, account) in written.accounts.iter().enumerate() {
-            let account = build.at(format!("accounts[{index}]"), |build| Account::build(account, algorithm, build))?;
+            let place = format!("accounts[{index}]");
+            let (account, kept) = build.at(place, |build| Account::build(account, algorithm, build))?;
+            let _ = write!(identity, " {:?} {kept:?}", String::from_utf8_lossy(&account.name));
             match accounts.binary_search_by(|other| other.name.cmp(&account.name)) {
                 Ok(_) => {
                     let name = String::from_utf8_lossy(&account.name).into_owned();
@@ -159,7 +163,8 @@ impl Basic {
             accounts: accounts.into(),
             dearest,
             challenge: challenge.into(),
-            cache: written.hash_cache.map(|NoOptions {}| build.state(|_| Rc::default())),
+            // The same accounts find it again after a reload.
+            cache: written.hash_cache.map(|NoOptions {}| build.kept_state(identity, |_| Rc::default())),
             user: build.slot("http.auth.user.id"),
             error: build.slot("http.auth.http_basic.error"),
         })
@@ -237,7 +242,12 @@ impl Basic {
 }
 
 impl Account {
-    fn build(written: &WrittenAccount, algorithm: hash::Algorithm, build: &mut Build<'_>) -> Result<Self, BuildError> {
+    /// The account, and its hash as a text.
+    fn build(
+        written: &WrittenAccount,
+        algorithm: hash::Algorithm,
+        build: &mut Build<'_>,
+    ) -> Result<(Self, String), BuildError> {
         // Placeholders that are known at load are filled in, any other stays as it is written.
         let mut text = |written: &str| build.template_of_known(written).literal().unwrap_or(written).to_owned();
         let (name, password) = (text(&written.username), text(&written.password));
@@ -251,8 +261,8 @@ impl Account {
         } else {
             BASE64.decode(&password).ok().and_then(|octets| String::from_utf8(octets).ok())
         };
-        match hash.and_then(|hash| Hash::parse(&hash, algorithm)) {
-            Some(hash) => Ok(Self { name: name.into_bytes().into(), hash }),
+        match hash.and_then(|text| Some((Hash::parse(&text, algorithm)?, text))) {
+            Some((hash, text)) => Ok((Self { name: name.into_bytes().into(), hash }, text)),
             // The value may be a password that was not hashed: it is not shown.
             None => build.at("password", |build| {
                 Err(build.refuse(format!("a text of {} octets", written.password.len()), algorithm.expected()))

@@ -165,10 +165,7 @@ impl Ops {
 const KEPT_OCTETS_MAX: usize = 16 * 1024;
 
 /// Fields to be set; what is written in several spellings of one name is one field.
-fn set(
-    written: BTreeMap<String, Vec<String>>,
-    build: &mut Build<'_>,
-) -> Result<Vec<Values>, BuildError> {
+fn set(written: BTreeMap<String, Vec<String>>, build: &mut Build<'_>) -> Result<Vec<Values>, BuildError> {
     let mut merged: Vec<(String, Vec<String>)> = Vec::with_capacity(written.len());
     for (name, values) in written {
         match merged.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(&name)) {
