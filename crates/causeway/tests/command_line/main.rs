@@ -2,7 +2,7 @@
 //!
 //! - `process`: a folder, a process in it, what it prints and how it ends
 //! - `client`: one request, one answer
-//! - `run`, `quick`, `adapt`: the commands
+//! - `run`, `quick`, `adapt`, `hash_password`: the commands
 //! - `signals`: how a server ends
 //! - `mistakes`: what the operator is told
 //! - `examples`: every Caddyfile under `examples/`
@@ -12,6 +12,7 @@ mod adapt;
 mod client;
 mod documents;
 mod examples;
+mod hash_password;
 mod mistakes;
 mod process;
 mod quick;
