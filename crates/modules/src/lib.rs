@@ -8,6 +8,7 @@
 //! - [`vars`], [`map`]: what handlers leave for each other
 //! - [`subroute`], [`invoke`]: routes within a route
 //! - [`file_server`]: files and listings of folders
+//! - `fresh`, `together`: what a worker remembers of the file system, and one look for all who ask at once
 //! - `glob`, `pattern`, `rendered`: patterns and strings that they share
 //!
 //! This room never sees a socket and never asks for the protocol version.
@@ -15,6 +16,7 @@
 pub mod authentication;
 pub mod error;
 pub mod file_server;
+mod fresh;
 mod glob;
 pub mod headers;
 pub mod invoke;
@@ -26,6 +28,7 @@ pub mod request_body;
 pub mod rewrite;
 pub mod static_response;
 pub mod subroute;
+mod together;
 pub mod vars;
 
 use causeway_pipeline::Registry;

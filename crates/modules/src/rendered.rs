@@ -1,38 +1,9 @@
-//! Configured strings at run time: borrowed from the plan where they hold no placeholder, rendered to a pooled chunk where they
-//! do, so that neither allocates.
+//! What configured strings become: field names, field values and status codes.
 
-use std::ops::Deref;
-
-use causeway_message::{Chunk, FieldName, FieldValue, NameRef, StatusCode};
+use causeway_message::{FieldName, FieldValue, NameRef, StatusCode};
 use causeway_pipeline::{Build, BuildError, Context, Fault, Reason, Template};
 use serde::Deserialize;
 use serde_json::Value;
-
-/// What a template stands for in an exchange.
-pub(crate) enum Rendered<'t> {
-    Literal(&'t [u8]),
-    Live(Chunk),
-}
-
-impl<'t> Rendered<'t> {
-    pub(crate) fn of(template: &'t Template, cx: &mut Context) -> Self {
-        match template.literal() {
-            Some(literal) => Self::Literal(literal.as_bytes()),
-            None => Self::Live(cx.render(template)),
-        }
-    }
-}
-
-impl Deref for Rendered<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Literal(literal) => literal,
-            Self::Live(chunk) => chunk.as_slice(),
-        }
-    }
-}
 
 /// Gives `set` the octets as a field value. What may not stand in one (a line end that a placeholder brought along) becomes a
 /// space, as Go's server has it, so that a value never splits a head.

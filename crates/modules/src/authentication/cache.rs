@@ -1,7 +1,7 @@
 //! What a worker found out about passwords, so that the same one is not hashed for every request: Caddy's `hash_cache`.
 //!
 //! A worker has its own, and hashes a password once however many requests bring it at a time. Passwords are in memory while
-//! they are here; what leaves is overwritten.
+//! they are here; what leaves is overwritten, which `together` would not do with what it looks for.
 
 use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
