@@ -2,6 +2,7 @@
 //!
 //! - `source`: where the configuration comes from
 //! - `environment`: the variables that a Caddyfile may name
+//! - `fmt`: a Caddyfile's look
 //! - `hash_password`: what a password becomes before it stands in a configuration
 //! - `quick`: `file-server` and `respond`, which write their own configuration
 //! - `serve`: from a configuration to a running server and its end
@@ -11,6 +12,7 @@
 //! a Caddyfile's mistake twice, the second time in Caddy's own words, for scripts that look for them.
 
 mod environment;
+mod fmt;
 mod hash_password;
 mod quick;
 mod say;
@@ -43,6 +45,8 @@ enum Command {
     Respond(quick::Respond),
     /// Print a Caddyfile as JSON
     Adapt(Adapt),
+    /// Put a Caddyfile's indentation and blanks in order
+    Fmt(fmt::Fmt),
     /// Check a configuration without serving it
     Validate(ConfigFlags),
     /// Print the hash of a password, for `basic_auth`
@@ -99,6 +103,7 @@ impl Cli {
             Command::FileServer(flags) => flags.run(),
             Command::Respond(flags) => flags.run(),
             Command::Adapt(adapt) => adapt.run(),
+            Command::Fmt(fmt) => fmt.run(),
             Command::Validate(flags) => {
                 let source = flags.find()?.context(NOTHING_NAMED)?;
                 source.load()?;

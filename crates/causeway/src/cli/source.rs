@@ -15,7 +15,7 @@ use super::say;
 use super::serve::Verbosity;
 
 /// The file that is served when no other is named.
-const CADDYFILE: &str = "Caddyfile";
+pub(super) const CADDYFILE: &str = "Caddyfile";
 /// Where the welcome site listens.
 const WELCOME_LISTEN: &str = ":8080";
 
@@ -153,7 +153,10 @@ impl Source {
                 Problem::Shape(words) => words.strip_prefix("unknown field `").and_then(until_backquote).unwrap_or(""),
                 _ => "",
             };
-            let place = only_place(&self.text, word);
+            // Where the word is not to be found, the option may be: most keep their names in the JSON's path.
+            let options = refused.path.rsplit('.').map(|step| if step == "logging" { "log" } else { step });
+            let options = options.filter(|step| !matches!(*step, "apps" | "http" | "servers"));
+            let place = std::iter::once(word).chain(options).find_map(|word| only_place(&self.text, word));
             if let (Some((line, column)), Some((_, words))) = (place, error.to_string().split_once(": ")) {
                 return format!("{}:{line}:{column}: {words}", self.name);
             }

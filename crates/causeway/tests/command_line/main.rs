@@ -12,6 +12,7 @@ mod adapt;
 mod client;
 mod documents;
 mod examples;
+mod fmt;
 mod hash_password;
 mod mistakes;
 mod process;

@@ -3,6 +3,7 @@
 
 mod answers;
 mod fields;
+mod guards;
 mod target;
 mod variables;
 
