@@ -163,7 +163,9 @@ fn change(
                     }
                     return set_target(cx, escaped, NewQuery::Kept);
                 }
-                // Taking a part off may have laid dot segments bare.
+                // Taking a part off may have laid dot segments bare. Where an escaped slash came first, only the decoded path
+                // begins with one: then the spelling is lost.
+                let is_spelled = is_spelled && escaped.starts_with(b"/") == decoded.starts_with(b"/");
                 anchor(decoded);
                 anchor(escaped);
                 spare.clear();

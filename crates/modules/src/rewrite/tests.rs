@@ -87,6 +87,7 @@ fn strip() {
         (json!({ "strip_path_prefix": "/a%2Fb" }), "/a/b/c", "GET /a/b/c /a/b/c"),
         (json!({ "strip_path_prefix": "/a%2Fb" }), "/a%2fb/c", "GET /c /c"),
         (json!({ "strip_path_prefix": "/a" }), "/a/%2e%2e/c", "GET /c /c"),
+        (json!({ "strip_path_prefix": "/a" }), "/a%2Fb/c%20d", "GET /b/c%20d /b/c d"),
         (json!({ "strip_path_prefix": "/a" }), "/a..", "GET / /"),
         (json!({ "strip_path_prefix": "/{http.request.host.labels.0}" }), "/localhost/a", "GET /a /a"),
         (json!({ "strip_path_suffix": ".html" }), "/a.html?x", "GET /a?x /a"),
