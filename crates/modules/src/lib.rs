@@ -9,9 +9,9 @@
 //! - [`subroute`], [`invoke`]: routes within a route
 //! - [`file_server`]: files and listings of folders
 //! - `fresh`, `together`: what a worker remembers of the file system, and one look for all who ask at once
-//! - `glob`, `pattern`, `rendered`: patterns and strings that they share
+//! - `glob`, `pattern`, `regexp`, `rendered`: patterns and strings that they share
 //!
-//! This room never sees a socket and never asks for the protocol version.
+//! This room never sees a socket, and only the matcher `protocol`, which is about it, asks for the protocol version.
 
 pub mod authentication;
 pub mod error;
@@ -23,6 +23,7 @@ pub mod invoke;
 pub mod map;
 pub mod matchers;
 mod pattern;
+mod regexp;
 mod rendered;
 pub mod request_body;
 pub mod rewrite;

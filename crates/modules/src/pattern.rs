@@ -1,15 +1,13 @@
-//! Search and replacement of parts of a text: plain, or by regular expression as Go has them.
-//!
-//! - `go`: Go's syntax, where it differs from that of the `regex` crate
+//! Search and replacement of parts of a text: plain, or by regular expression.
 //!
 //! Nothing is allocated while a request runs, but by a pattern that placeholders make a new one ([`Live`]).
-
-mod go;
 
 use std::cell::RefCell;
 
 use causeway_pipeline::{Build, BuildError, Context, StateId, Template};
-use regex::bytes::{CaptureLocations, Regex};
+use regex::bytes::CaptureLocations;
+
+use crate::regexp::Expression;
 
 /// A regular expression, compiled at load. Each worker searches with a copy of its own, so that they share no scratch memory.
 pub(crate) struct Pattern(StateId<Search>);
@@ -28,7 +26,7 @@ struct Last {
 
 /// A worker's copy.
 struct Search {
-    regex: Regex,
+    expression: Expression,
     groups: RefCell<CaptureLocations>,
 }
 
@@ -38,9 +36,8 @@ impl Pattern {
     /// # Errors
     /// When it is none.
     pub(crate) fn build(source: &str, build: &mut Build<'_>) -> Result<Self, BuildError> {
-        let regex = compile(source)
-            .ok_or_else(|| build.refuse(source, "a regular expression in Go's syntax, without what Go has not"))?;
-        Ok(Self(build.state(move |_| Search::new(regex.clone()))))
+        let expression = Expression::build(source, build)?;
+        Ok(Self(build.state(move |_| Search::new(expression.clone()))))
     }
 
     /// Appends `text` with `with` in the place of each match; `$1` and `${name}` in it are what the groups caught. False, and
@@ -53,7 +50,7 @@ impl Pattern {
     pub(crate) fn expand(&self, cx: &Context, text: &[u8], with: &[u8], out: &mut Vec<u8>) -> bool {
         let search = cx.generation().state(self.0);
         let mut groups = search.groups.borrow_mut();
-        let found = search.regex.captures_read(&mut groups, text).is_some();
+        let found = search.expression.regex.captures_read(&mut groups, text).is_some();
         if found {
             search.put(&groups, text, with, out);
         }
@@ -73,21 +70,18 @@ impl Live {
             if last.source != source {
                 last.source.clear();
                 last.source.extend_from_slice(source);
-                last.search = std::str::from_utf8(source).ok().and_then(compile).map(Search::new);
+                last.search =
+                    std::str::from_utf8(source).ok().and_then(|source| Expression::read(source).ok()).map(Search::new);
             }
             last.search.as_ref().is_some_and(|search| search.replace(text, with, out))
         })
     }
 }
 
-fn compile(source: &str) -> Option<Regex> {
-    Regex::new(&go::translated(source)?).ok()
-}
-
 impl Search {
-    fn new(regex: Regex) -> Self {
-        let groups = RefCell::new(regex.capture_locations());
-        Self { regex, groups }
+    fn new(expression: Expression) -> Self {
+        let groups = RefCell::new(expression.regex.capture_locations());
+        Self { expression, groups }
     }
 
     // Go, regexp.ReplaceAll: an empty match right behind another one does not count.
@@ -95,7 +89,7 @@ impl Search {
         let mut groups = self.groups.borrow_mut();
         let (mut at, mut copied, mut found) = (0, 0, None);
         while at <= text.len() {
-            let Some(next) = self.regex.captures_read_at(&mut groups, text, at) else { break };
+            let Some(next) = self.expression.regex.captures_read_at(&mut groups, text, at) else { break };
             if !next.is_empty() || found != Some(next.start()) {
                 out.extend_from_slice(&text[copied..next.start()]);
                 self.put(&groups, text, with, out);
@@ -138,7 +132,10 @@ impl Search {
     fn number(&self, name: &[u8]) -> Option<usize> {
         match causeway_message::octets::parse_number(name) {
             Some(number) if name.len() == 1 || name[0] != b'0' => usize::try_from(number).ok(),
-            _ => self.regex.capture_names().position(|group| group.is_some_and(|group| group.as_bytes() == name)),
+            _ => {
+                let mut names = self.expression.names.iter();
+                names.position(|group| group.as_ref().is_some_and(|group| group.as_bytes() == name))
+            }
         }
     }
 }
@@ -194,7 +191,7 @@ mod tests {
             ("/{2,}", "/a//b///c", "/", Some("/a/b/c")),
         ] {
             let mut out = Vec::new();
-            let search = Search::new(compile(source).expect(source));
+            let search = Search::new(Expression::read(source).expect(source));
             let found = search.replace(text.as_bytes(), with.as_bytes(), &mut out);
             assert_eq!((found, &*String::from_utf8_lossy(&out)), (want.is_some(), want.unwrap_or("")), "{source}");
         }

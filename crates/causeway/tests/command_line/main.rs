@@ -5,6 +5,7 @@
 //! - `run`, `quick`, `adapt`, `hash_password`: the commands
 //! - `signals`: how a server ends
 //! - `mistakes`: what the operator is told
+//! - `matchers`: each of them, in Caddyfiles
 //! - `examples`: every Caddyfile under `examples/`
 //! - `documents`: every Caddyfile and configuration in the documentation
 
@@ -14,6 +15,7 @@ mod documents;
 mod examples;
 mod fmt;
 mod hash_password;
+mod matchers;
 mod mistakes;
 mod process;
 mod quick;
