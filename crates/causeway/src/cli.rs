@@ -3,6 +3,7 @@
 //! - `source`: where the configuration comes from
 //! - `environment`: the variables that a Caddyfile may name
 //! - `fmt`: a Caddyfile's look
+//! - `hash_password`: what a password becomes before it stands in a configuration
 //! - `quick`: `file-server` and `respond`, which write their own configuration
 //! - `serve`: from a configuration to a running server and its end
 //! - `say`: what is told to the operator, and how
@@ -12,6 +13,7 @@
 
 mod environment;
 mod fmt;
+mod hash_password;
 mod quick;
 mod say;
 mod serve;
@@ -47,6 +49,8 @@ enum Command {
     Fmt(fmt::Fmt),
     /// Check a configuration without serving it
     Validate(ConfigFlags),
+    /// Print the hash of a password, for `basic_auth`
+    HashPassword(hash_password::HashPassword),
     /// Print the version
     Version,
 }
@@ -105,6 +109,7 @@ impl Cli {
                 source.load()?;
                 say::print(&format!("{} is valid", source.name))
             }
+            Command::HashPassword(flags) => flags.run(),
             Command::Version => say::print(&format!("causeway v{}", env!("CARGO_PKG_VERSION"))),
         }
     }

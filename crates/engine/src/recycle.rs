@@ -19,7 +19,7 @@ pub(crate) fn recycle(core: &Core, exchange: Exchange) {
         return;
     }
     causeway_progress::answered();
-    if cx.generation().plan().access_log(cx.arrival().server) {
+    if cx.is_recorded() {
         core.access.record(&cx, &outcome);
     }
     // What unwound may be in any state: its storage is dropped with it.

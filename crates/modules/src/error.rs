@@ -5,7 +5,7 @@ use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, Reason, Step
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::rendered::{Rendered, Status, Weak};
+use crate::rendered::{Status, Weak};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -27,7 +27,7 @@ struct StaticError {
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let written: Written = build.parse(value)?;
     let status = Status::parse(written.status_code, build)?;
-    Ok(Box::new(StaticError { words: build.template(&written.error), status }))
+    Ok(Box::new(StaticError { words: build.template_of_known(&written.error), status }))
 }
 
 impl Handler for StaticError {
@@ -37,11 +37,10 @@ impl Handler for StaticError {
             Some(Ok(status)) => status,
             Some(Err(fault)) => return Step::Fail(fault),
         };
-        let words = Rendered::of(&self.words, cx);
-        let reason = match words.is_empty() {
+        let reason = cx.rendered(&self.words, |_, words| match words.is_empty() {
             true => Reason::Status,
-            false => Reason::Text(String::from_utf8_lossy(&words).into_owned().into()),
-        };
+            false => Reason::Text(String::from_utf8_lossy(words).into_owned().into()),
+        });
         Step::Fail(Fault { status, reason })
     }
 }

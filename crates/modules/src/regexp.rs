@@ -26,6 +26,36 @@ pub(crate) struct Regexp {
     names: Box<[Option<Box<str>>]>,
 }
 
+/// An expression, and what its groups are called.
+#[derive(Clone)]
+pub(crate) struct Expression {
+    pub(crate) regex: Regex,
+    /// Of each group, the whole match included.
+    pub(crate) names: Box<[Option<Box<str>>]>,
+}
+
+impl Expression {
+    /// From Go's syntax; what is wrong with it otherwise.
+    pub(crate) fn read(pattern: &str) -> Result<Self, String> {
+        let translated = syntax::translate(pattern).map_err(|mistake| mistake.to_string())?;
+        let regex = Regex::new(&translated.pattern).map_err(|error| {
+            let words = error.to_string();
+            words.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
+        })?;
+        Ok(Self { regex, names: translated.names.into() })
+    }
+
+    /// As [`read`](Self::read), for a place of the configuration.
+    ///
+    /// # Errors
+    /// When it is no such pattern.
+    pub(crate) fn build(pattern: &str, build: &Build<'_>) -> Result<Self, BuildError> {
+        Self::read(pattern).map_err(|words| {
+            build.error(Problem::Shape(format!("found '{pattern}', expected a regular expression: {words}")))
+        })
+    }
+}
+
 /// What one worker searches with.
 struct Searcher {
     regex: Regex,
@@ -41,19 +71,12 @@ impl Regexp {
     /// # Errors
     /// When it is no such pattern.
     pub(crate) fn compile(pattern: &str, build: &mut Build<'_>) -> Result<Self, BuildError> {
-        let refuse = |words: &dyn std::fmt::Display| {
-            Problem::Shape(format!("found '{pattern}', expected a regular expression: {words}"))
-        };
-        let translated = syntax::translate(pattern).map_err(|mistake| build.error(refuse(&mistake)))?;
-        let regex = Regex::new(&translated.pattern).map_err(|error| {
-            let words = error.to_string();
-            build.error(refuse(&words.lines().last().unwrap_or_default().trim_start_matches("error: ")))
-        })?;
+        let Expression { regex, names } = Expression::build(pattern, build)?;
         let searcher = build.state(move |_| {
             let (regex, groups) = (regex.clone(), regex.capture_locations());
             RefCell::new(Searcher { regex, groups, repaired: Vec::new() })
         });
-        Ok(Self { searcher, names: translated.names.into() })
+        Ok(Self { searcher, names })
     }
 
     /// Whether the text holds a match.

@@ -1,38 +1,9 @@
-//! Configured strings at run time: borrowed from the plan where they hold no placeholder, rendered to a pooled chunk where they
-//! do, so that neither allocates.
+//! What configured strings become: field names, field values and status codes.
 
-use std::ops::Deref;
-
-use causeway_message::{Chunk, FieldValue, StatusCode};
+use causeway_message::{FieldName, FieldValue, NameRef, StatusCode};
 use causeway_pipeline::{Build, BuildError, Context, Fault, Reason, Template};
 use serde::Deserialize;
 use serde_json::Value;
-
-/// What a template stands for in an exchange.
-pub(crate) enum Rendered<'t> {
-    Literal(&'t [u8]),
-    Live(Chunk),
-}
-
-impl<'t> Rendered<'t> {
-    pub(crate) fn of(template: &'t Template, cx: &mut Context) -> Self {
-        match template.literal() {
-            Some(literal) => Self::Literal(literal.as_bytes()),
-            None => Self::Live(cx.render(template)),
-        }
-    }
-}
-
-impl Deref for Rendered<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Literal(literal) => literal,
-            Self::Live(chunk) => chunk.as_slice(),
-        }
-    }
-}
 
 /// Gives `set` the octets as a field value. What may not stand in one (a line end that a placeholder brought along) becomes a
 /// space, as Go's server has it, so that a value never splits a head.
@@ -43,6 +14,36 @@ pub(crate) fn with_field_value(octets: &[u8], set: impl FnOnce(FieldValue<'_>)) 
     let spaced: Vec<u8> =
         octets.iter().map(|&o| if o == b'\t' || (o >= b' ' && o != 0x7f) { o } else { b' ' }).collect();
     set(FieldValue::parse(spaced.trim_ascii()).expect("only allowed octets are left"));
+}
+
+/// A field's name, with placeholders or without.
+#[derive(Clone)]
+pub(crate) enum Name {
+    Fixed(FieldName),
+    Live(Template),
+}
+
+impl Name {
+    pub(crate) fn build(written: &str, build: &mut Build<'_>) -> Result<Self, BuildError> {
+        let template = build.template_of_known(written);
+        match template.literal().map(FieldName::parse) {
+            None => Ok(Self::Live(template)),
+            Some(Some(name)) => Ok(Self::Fixed(name)),
+            Some(None) => Err(build.refuse(written, "a field name")),
+        }
+    }
+
+    /// Calls `work` with the name; not at all when what placeholders made of it is none, as Go's server leaves such fields out.
+    pub(crate) fn with(&self, cx: &mut Context, work: impl FnOnce(&mut Context, NameRef<'_>)) {
+        match self {
+            Self::Fixed(name) => work(cx, name.as_ref()),
+            Self::Live(template) => cx.rendered(template, |cx, name| {
+                if let Some(name) = NameRef::parse(name) {
+                    work(cx, name);
+                }
+            }),
+        }
+    }
 }
 
 /// A status code as Caddy writes it: a number, a string of digits, or a placeholder.
@@ -74,7 +75,7 @@ impl Status {
     pub(crate) fn of(&self, cx: &mut Context) -> Result<StatusCode, Fault> {
         match self {
             Self::Fixed(code) => Ok(*code),
-            Self::Live(template) => status(&Rendered::of(template, cx)).ok_or(Fault {
+            Self::Live(template) => cx.rendered(template, |_, text| status(text)).ok_or(Fault {
                 status: StatusCode::INTERNAL_SERVER_ERROR,
                 reason: Reason::Text("the placeholder of a status code gave no status code".into()),
             }),

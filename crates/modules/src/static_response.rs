@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use causeway_message::{Chunk, FieldName, FieldValue, StatusCode, names};
+use causeway_message::{Chunk, FieldValue, StatusCode, names};
 use causeway_pipeline::{Build, BuildError, Context, Handler, Response, StateId, Step, Template};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use crate::rendered::{Rendered, Status, Weak, with_field_value};
+use crate::rendered::{Name, Status, Weak, with_field_value};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,7 +26,7 @@ struct Written {
 
 struct StaticResponse {
     status: Option<Status>,
-    fields: Box<[(FieldName, Box<[Template]>)]>,
+    fields: Box<[(Name, Box<[Template]>)]>,
     body: Content,
     close: bool,
     abort: bool,
@@ -51,8 +51,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     let status = Status::parse(written.status_code, build)?;
     let mut fields = Vec::with_capacity(written.headers.len());
     for (name, values) in written.headers {
-        let Some(name) = FieldName::parse(&name) else { return Err(build.refuse(name, "a field name")) };
-        fields.push((name, values.iter().map(|value| build.template_of_known(value)).collect()));
+        fields.push((Name::build(&name, build)?, values.iter().map(|value| build.template_of_known(value)).collect()));
     }
     let body = build.template_of_known(&written.body);
     let body = match body.literal().map(|literal| literal.as_bytes().to_vec()) {
@@ -75,17 +74,20 @@ impl Handler for StaticResponse {
             cx.response_mut().set(names::CONNECTION, CLOSE);
         }
         for (name, values) in &self.fields {
-            cx.response_mut().remove(name);
-            for value in values {
-                let value = Rendered::of(value, cx);
-                with_field_value(&value, |value| cx.response_mut().append(name, value));
-            }
+            name.with(cx, |cx, name| {
+                cx.response_mut().remove(name);
+                for value in values {
+                    cx.rendered(value, |cx, value| {
+                        with_field_value(value, |value| cx.response_mut().append(name, value));
+                    });
+                }
+            });
         }
         let (body, kind) = match &self.body {
             Content::Constant(id, kind) => (cx.generation().state(*id).clone(), Some(*kind)),
             Content::Live(template) => (cx.render(template), None),
         };
-        if !body.is_empty() && !cx.response().fields().contains(names::CONTENT_TYPE) {
+        if !body.is_empty() && cx.response().fields().get(names::CONTENT_TYPE).is_none_or(<[u8]>::is_empty) {
             let kind = kind.unwrap_or_else(|| kind_of(body.as_slice()));
             cx.response_mut().set(names::CONTENT_TYPE, kind);
         }

@@ -1,6 +1,7 @@
-//! `subroute`, `error`, `vars` and `rewrite`, as routes put them together.
+//! `subroute`, `invoke`, `error` and `vars`, as routes put them together.
 
 use causeway_pipeline::Registry;
+use causeway_pipeline::build::ServerSpec;
 use causeway_testkit::{Kit, Request};
 use serde_json::{Value, json};
 
@@ -75,44 +76,73 @@ fn vars() {
     assert!(error.to_string().contains("expected a string, a number or a boolean"), "{error}");
 }
 
-// Caddy, http.handlers.rewrite: what comes behind sees the new method and target.
+// Caddy, http.handlers.vars: a name may not change from request to request here; that of the user is a placeholder too.
 #[test]
-fn rewrite() {
-    for (options, target, want) in [
-        (json!({ "uri": "/x" }), "/a?b", "GET /x?b /x"),
-        (json!({ "uri": "/x?" }), "/a?b", "GET /x /x"),
-        (json!({ "uri": "/x?c={http.request.uri.query}" }), "/a?b", "GET /x?c=b /x"),
-        (json!({ "uri": "?c" }), "/a?b", "GET /a?c /a"),
-        (json!({ "uri": "x y" }), "/a", "GET /x%20y /x y"),
-        (json!({ "uri": "/p{http.request.uri.path}" }), "/a%20b?c", "GET /p/a%20b?c /p/a b"),
-        (json!({ "strip_path_prefix": "/api" }), "/api/v1?x", "GET /v1?x /v1"),
-        (json!({ "strip_path_prefix": "api" }), "/API/v1", "GET /v1 /v1"),
-        (json!({ "strip_path_prefix": "/api" }), "/api", "GET / /"),
-        (json!({ "strip_path_prefix": "/api" }), "/ap/i", "GET /ap/i /ap/i"),
-        (json!({ "strip_path_prefix": "/a b" }), "/a%20b/%2Fc", "GET /%2Fc //c"),
-        (json!({ "strip_path_prefix": "/a%2Fb" }), "/a/b/c", "GET /a/b/c /a/b/c"),
-        (json!({ "strip_path_prefix": "/a%2Fb" }), "/a%2fb/c", "GET /c /c"),
-        (json!({ "strip_path_suffix": ".html" }), "/a.html?x", "GET /a?x /a"),
-        (json!({ "method": "put" }), "/a", "PUT /a /a"),
+fn names_of_variables() {
+    let routes =
+        |vars: Value| json!([{ "handle": [vars, respond("{http.auth.user.id} {http.vars.http.auth.user.id}")] }]);
+    let user = json!({ "handler": "vars", "http.auth.user.id": "me" });
+    assert_eq!(Kit::new(&registry(), &routes(user)).send(&Request::get("/")).text(), "me me");
+    let live = json!({ "handler": "vars", "{http.request.method}": "x" });
+    let error = Kit::build(&registry(), &routes(live), &Value::Null).err().expect("it is refused");
+    assert!(error.to_string().contains("found '{http.request.method}', expected a name that is the same"), "{error}");
+}
+
+// Caddy, `log_skip`: no access record; only `true` says so.
+#[test]
+fn log_skip() {
+    for (value, recorded) in [(json!(true), false), (json!(false), true), (json!("true"), true)] {
+        let routes = json!([{ "handle": [{ "handler": "vars", "log_skip": value }, respond("{http.vars.log_skip}")] }]);
+        let spec = ServerSpec { access_log: true, ..ServerSpec::new("srv0", &routes) };
+        let mut kit = Kit::of(&registry(), &spec).expect("a server");
+        assert_eq!(kit.send(&Request::get("/")).recorded, recorded, "{value}");
+    }
+}
+
+// Caddy, http.handlers.invoke: the named route runs, then what follows; what the server does not have is refused at load.
+#[test]
+fn invoke() {
+    let invoke = |name: &str| json!({ "handler": "invoke", "name": name });
+    let routes = json!([
+        { "match": [{ "path": ["/a"] }], "handle": [invoke("one"), respond("behind {http.vars.v}")] },
+        { "match": [{ "path": ["/b"] }], "handle": [invoke("two"), respond("behind")] },
+        { "handle": [invoke("matching"), respond("behind")] },
+    ]);
+    let named = json!({
+        "one": { "handle": [{ "handler": "vars", "v": "one" }] },
+        "two": { "handle": [invoke("three")] },
+        "three": { "handle": [respond("three")] },
+        "matching": { "match": [{ "method": ["PUT"] }], "handle": [respond("put")] },
+    });
+    let spec = ServerSpec { named_routes: named.as_object(), ..ServerSpec::new("srv0", &routes) };
+    let mut kit = Kit::of(&registry(), &spec).expect("a server");
+    for (request, want) in [
+        (Request::get("/a"), "behind one"),
+        (Request::get("/b"), "three"),
+        (Request::get("/c"), "behind"),
+        (Request::new("PUT", "/c"), "put"),
     ] {
-        let mut handler = options.clone();
-        handler["handler"] = json!("rewrite");
-        let show = respond("{http.request.method} {http.request.uri} {http.request.uri.path}");
-        check(json!([handler, show]), Value::Null, &Request::get(target), (200, want));
+        assert_eq!(kit.send(&request).text(), want, "{}", request.target());
     }
-    for unknown in ["uri_substring", "path_regexp", "query"] {
-        let routes = json!([{ "handle": [{ "handler": "rewrite", unknown: [] }] }]);
-        let error = Kit::build(&registry(), &routes, &Value::Null).err().expect("it is not in this version");
-        assert!(error.to_string().contains(unknown), "{error}");
-    }
+    // A route that invokes itself ends.
+    let own = json!({ "own": { "handle": [invoke("own")] } });
+    let routes = json!([{ "handle": [invoke("own")] }]);
+    let spec = ServerSpec { named_routes: own.as_object(), ..ServerSpec::new("srv0", &routes) };
+    assert_eq!(Kit::of(&registry(), &spec).expect("a server").send(&Request::get("/")).status, 500);
+    let error = Kit::build(&registry(), &routes, &Value::Null).err().expect("there is no such route");
+    assert!(error.to_string().contains("handle[0].name: found 'own', expected the name of one"), "{error}");
 }
 
 #[test]
 fn the_registry_names_all_modules() {
     let want = [
+        "http.handlers.authentication",
         "http.handlers.error",
         "http.handlers.file_server",
         "http.handlers.headers",
+        "http.handlers.invoke",
+        "http.handlers.map",
+        "http.handlers.request_body",
         "http.handlers.rewrite",
         "http.handlers.static_response",
         "http.handlers.subroute",

@@ -13,7 +13,7 @@ use serde::de::value::MapDeserializer;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value};
 
-use crate::context::{MatcherId, VarId};
+use crate::context::{ComputedId, Context, MatcherId, VarId};
 use crate::handler::{Handler, Matcher};
 use crate::route::{GroupId, Index, Link, List, Plan, Route, RoutesId, Server, ServerId, StateId};
 use crate::template::{Template, Unknown, VARIABLES};
@@ -256,6 +256,15 @@ impl<'r> Build<'r> {
         let id = VarId(u32::try_from(self.variables.len()).expect("as many names do not fit into memory"));
         self.variables.insert(placeholder.to_owned(), id);
         id
+    }
+
+    /// Keeps how a text is worked out when a placeholder asks for it: `compute` appends it, or says that it is not known.
+    pub fn computed(
+        &mut self,
+        compute: impl Fn(&mut Context, &mut Vec<u8>) -> bool + Send + Sync + 'static,
+    ) -> ComputedId {
+        self.plan.computed.push(Box::new(compute));
+        ComputedId(u32::try_from(self.plan.computed.len() - 1).expect("as many do not fit into memory"))
     }
 
     /// The number of a matcher that may wait; see [`crate::Context::wait_to_match`].

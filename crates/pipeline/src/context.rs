@@ -25,14 +25,14 @@ use crate::route::{Flow, Generation, ServerId};
 use crate::template::Template;
 use crate::wait::{Wait, Waits};
 use crate::worker::Worker;
-pub use variables::VarId;
 use variables::Variables;
+pub use variables::{ComputedId, VarId};
 
 /// Storage that one exchange may grow and the next one keeps; what is above goes back to the allocator.
 const KEPT_OCTETS_MAX: usize = 16 * 1024;
 
 /// Scratches kept: templates are rendered inside each other's use at most so deep in what is built in.
-const SCRATCHES_MAX: usize = 4;
+const SCRATCHES_MAX: usize = 6;
 
 /// What each answer says it comes from.
 const SERVER: FieldValue<'static> = FieldValue::from_static("Causeway");
@@ -118,6 +118,7 @@ struct Parts {
     body_text: Option<Vec<u8>>,
     flow: Flow,
     waits: Waits,
+    unrecorded: bool,
 }
 
 /// Storage for an exchange that is not under way.
@@ -164,6 +165,7 @@ impl Spare {
             body_text: None,
             flow: Flow::default(),
             waits: Waits::default(),
+            unrecorded: false,
         }))
     }
 
@@ -383,6 +385,25 @@ impl Context {
         self.0.variables.get(id)
     }
 
+    /// Has a variable worked out whenever a template names it from here on, until it is set. One that has a text, or is
+    /// worked out already, stays as it is.
+    pub fn compute_variable(&mut self, id: VarId, computed: ComputedId) {
+        self.0.variables.compute(id, computed);
+    }
+
+    /// Appends a variable's text, worked out where it has to be; false when it is not known.
+    pub(crate) fn render_variable(&mut self, id: VarId, out: &mut Vec<u8>) -> bool {
+        let Some(computed) = self.0.variables.computed(id) else {
+            return self.variable(id).map(|text| out.extend_from_slice(text)).is_some();
+        };
+        // While it is worked out it is unknown: one that names itself ends there.
+        self.unset_variable(id);
+        let generation = Rc::clone(&self.0.generation);
+        let known = generation.plan().compute(computed, self, out);
+        self.compute_variable(id, computed);
+        known
+    }
+
     /// Sets a variable to what the template renders to.
     pub fn set_variable(&mut self, id: VarId, template: &Template) {
         self.rendered(template, |cx, text| cx.set_variable_text(id, text));
@@ -415,6 +436,16 @@ impl Context {
         let parts = &mut *self.0;
         parts.fault.as_ref()?;
         Some(*parts.fault_id.get_or_insert_with(|| parts.worker.random()))
+    }
+
+    /// Says whether the exchange leaves an access record where its server keeps them.
+    pub fn set_recorded(&mut self, recorded: bool) {
+        self.0.unrecorded = !recorded;
+    }
+
+    /// Whether the exchange leaves an access record: its server keeps them, and no handler said otherwise.
+    pub fn is_recorded(&self) -> bool {
+        !self.0.unrecorded && self.0.generation.plan().access_log(self.0.arrival.server)
     }
 
     /// The worker that this exchange runs on.
@@ -518,6 +549,7 @@ impl Context {
         parts.held_body = None;
         parts.body_text = None;
         parts.flow.clear();
+        parts.unrecorded = false;
         Spare(self.0)
     }
 

@@ -18,7 +18,7 @@ use std::task::{Context as Task, Poll};
 use causeway_message::StatusCode;
 use causeway_progress::Span;
 
-use crate::context::Context;
+use crate::context::{ComputedId, Context};
 use crate::handler::{Fault, Handler, Matched, Matcher, Reason, Response, Step, Stop};
 use crate::outcome::Outcome;
 use crate::trust::{Confusable, Trust};
@@ -95,6 +95,8 @@ pub(crate) struct Server {
     pub(crate) confusable: Confusable,
 }
 
+/// Appends a text; false when it is not known.
+type Computed = Box<dyn Fn(&mut Context, &mut Vec<u8>) -> bool + Send + Sync>;
 type StateMaker = Box<dyn Fn(&Rc<dyn Worker>) -> Rc<dyn Any> + Send + Sync>;
 
 /// What a configuration became: frozen, shared by all workers, free of names.
@@ -107,9 +109,15 @@ pub struct Plan {
     pub(crate) states: Vec<StateMaker>,
     /// Those of the states that a plan which takes over may ask for again.
     pub(crate) kept_states: BTreeMap<(TypeId, String), usize>,
+    pub(crate) computed: Vec<Computed>,
 }
 
 impl Plan {
+    /// Appends a text that is worked out when it is asked for; false when it is not known.
+    pub(crate) fn compute(&self, id: ComputedId, cx: &mut Context, out: &mut Vec<u8>) -> bool {
+        self.computed[id.0 as usize](cx, out)
+    }
+
     /// A server's name in the configuration.
     pub fn server_name(&self, server: ServerId) -> &str {
         &self.servers[usize::from(server.0)].name

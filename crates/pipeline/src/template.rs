@@ -137,7 +137,7 @@ impl Meaning {
     fn render(&self, cx: &mut Context, out: &mut Vec<u8>) -> bool {
         match self {
             Self::Place(place) => place.render(cx, out),
-            Self::Slot(id) => cx.variable(*id).map(|text| out.extend_from_slice(text)).is_some(),
+            Self::Slot(id) => cx.render_variable(*id, out),
         }
     }
 }

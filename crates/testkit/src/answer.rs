@@ -26,6 +26,8 @@ pub struct Answer {
     pub aborted: bool,
     /// The content broke off.
     pub broken: Option<BodyFault>,
+    /// It leaves an access record.
+    pub recorded: bool,
     /// The connection was given over to another protocol.
     pub tunnel: bool,
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 use causeway_message::StatusCode;
 use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::{
-    Arrival, Build, BuildError, Context, Ending, Generation, Outcome, Registry, ServerId, Spare, Verdict, Worker, route,
+    Arrival, Build, BuildError, Context, Ending, Generation, Outcome, Plan, Registry, ServerId, Spare, Verdict, Worker,
+    route,
 };
 use serde_json::Value;
 
@@ -73,9 +74,20 @@ impl Kit {
     pub fn of(registry: &Registry, server: &ServerSpec<'_>) -> Result<Self, BuildError> {
         let worker = FakeWorker::new();
         let generation = generation(registry, server, &worker, None)?;
+        Ok(Self::on(worker, generation))
+    }
+
+    /// A kit of a plan; requests go to its first server.
+    pub fn of_plan(plan: Plan) -> Self {
+        let worker = FakeWorker::new();
+        let plan_worker: Rc<dyn Worker> = worker.clone();
+        Self::on(worker, Generation::new(Arc::new(plan), &plan_worker, None))
+    }
+
+    fn on(worker: Rc<FakeWorker>, generation: Rc<Generation>) -> Self {
         let woken = Arc::new(Flag::default());
         let waker = Waker::from(Arc::clone(&woken));
-        Ok(Self { worker, vacant: Generation::vacant(), generation, spares: Vec::new(), woken, waker })
+        Self { worker, vacant: Generation::vacant(), generation, spares: Vec::new(), woken, waker }
     }
 
     /// Puts another plan in place; worker, storage and kept states stay.
@@ -246,6 +258,7 @@ impl Pending {
             self.end(kit, None, 0, Ending::Aborted);
             return answer;
         };
+        answer.recorded = self.cx.is_recorded();
         self.cx.response_mut().set_status(response.status);
         answer.status = response.status.as_u16();
         answer.fields = self

@@ -2,7 +2,7 @@
 //!
 //! - `process`: a folder, a process in it, what it prints and how it ends
 //! - `client`: one request, one answer
-//! - `run`, `quick`, `adapt`: the commands
+//! - `run`, `quick`, `adapt`, `hash_password`: the commands
 //! - `signals`: how a server ends
 //! - `mistakes`: what the operator is told
 //! - `matchers`: each of them, in Caddyfiles
@@ -14,6 +14,7 @@ mod client;
 mod documents;
 mod examples;
 mod fmt;
+mod hash_password;
 mod matchers;
 mod mistakes;
 mod process;

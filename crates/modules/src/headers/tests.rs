@@ -20,7 +20,7 @@ fn send(mut handler: Value, request: &Request) -> Answer {
 // Caddy, http.handlers.headers: operations on the request change what comes behind.
 #[test]
 fn request_operations() {
-    let request = Request::get("/").field("X-A", "one").field("X-A", "two").field("X-B", "b-b").field("Y-B", "y");
+    let request = Request::get("/?c").field("X-A", "one").field("X-A", "two").field("X-B", "b-b").field("Y-B", "y");
     for (ops, want) in [
         (json!({}), "one,two|b-b|"),
         (json!({ "set": { "x-a": ["{http.request.method}"] } }), "GET|b-b|"),
@@ -37,7 +37,25 @@ fn request_operations() {
             "one,two|<GET>-<GET>|",
         ),
         (json!({ "replace": { "*": [{ "search": "o", "replace": "0" }] } }), "0ne,tw0|b-b|"),
-        (json!({ "replace": { "X-B": [{ "search": "", "replace": "x" }] } }), "one,two|b-b|"),
+        (json!({ "replace": { "X-B": [{ "search": "", "replace": "x" }] } }), "one,two|xbx-xbx|"),
+        (json!({ "replace": { "x-b": [{ "search_regexp": "^(b)-", "replace": "${1}c$1" }] } }), "one,two|bcbb|"),
+        (json!({ "replace": { "*": [{ "search_regexp": "[a-z]{3}", "replace": "<$0>" }] } }), "<one>,<two>|b-b|"),
+        (
+            json!({ "replace": { "X-B": [
+                { "search": "b", "replace": "c" }, { "search_regexp": "{http.request.header.X-B}", "replace": "{nope}" },
+            ] } }),
+            "one,two|{nope}|",
+        ),
+        (
+            json!({ "replace": { "X-B": [{ "search_regexp": "({http.request.method}", "replace": "x" }] } }),
+            "one,two|b-b|",
+        ),
+        (json!({ "set": { "X-{http.request.method}": ["no"], "x-{http.request.uri.query}": ["q"] } }), "one,two|b-b|q"),
+        (json!({ "set": { "X-{http.request.header.none} ": ["no name"] } }), "one,two|b-b|"),
+        (json!({ "delete": ["X-{http.request.uri.query}", "*{http.request.header.Y-B}"] }), "one,two|b-b|"),
+        (json!({ "delete": ["*{http.request.header.X-B}", "x-a"] }), "|b-b|"),
+        (json!({ "set": { "X-C": ["1"], "x-c": ["2"] } }), "one,two|b-b|1,2"),
+        (json!({ "replace": { "X-{http.request.uri.query}": [{ "search": "b", "replace": "x" }] } }), "one,two|b-b|"),
     ] {
         assert_eq!(send(json!({ "request": ops }), &request).text(), want, "{ops}");
     }
@@ -62,6 +80,20 @@ fn response_operations() {
     }
 }
 
+// Caddy: several cookies stay several; the host is a field like any other, whatever form the target has.
+#[test]
+fn cookies_and_the_host() {
+    let answer = send(json!({ "response": { "set": { "Set-Cookie": ["a=1", "b=2"] } } }), &Request::get("/"));
+    assert_eq!(answer.values("set-cookie").collect::<Vec<_>>(), ["a=1", "b=2"]);
+    for target in ["/x?y", "http://old.test/x?y"] {
+        let handler = json!({ "handler": "headers", "request": { "set": { "Host": ["new.{http.request.host}"] } } });
+        let respond = json!({ "handler": "static_response", "body": "{http.request.host} {http.request.uri}" });
+        let mut kit = Kit::new(&registry(), &json!([{ "handle": [handler, respond] }]));
+        let request = Request::get(target).without("host").field("Host", "old.test");
+        assert_eq!(kit.send(&request).text(), "new.old.test /x?y", "{target}");
+    }
+}
+
 #[test]
 fn fields_survive_into_error_routes_deferred_ones_do_not() {
     let routes = json!([{ "handle": [
@@ -80,7 +112,14 @@ fn refused() {
     for (ops, want) in [
         (json!({ "set": { "a b": ["x"] } }), "routes[0].handle[0].response: found 'a b', expected a field name"),
         (json!({ "delete": ["*a b"] }), "expected a field name, with a *"),
-        (json!({ "replace": { "A": [{ "search_regexp": "x+", "replace": "" }] } }), "replaces no regular expressions"),
+        (
+            json!({ "replace": { "A": [{ "search_regexp": "x++(", "replace": "" }] } }),
+            "response.replace.A[0].search_regexp: found 'x++(', expected a regular expression",
+        ),
+        (
+            json!({ "replace": { "A": [{ "search_regexp": "x", "search": "y" }] } }),
+            "replace.A[0]: found 'x', expected `search` or `search_regexp`, not both",
+        ),
         (json!({ "sett": {} }), "unknown field `sett`"),
     ] {
         let handler = json!({ "handler": "headers", "response": ops });

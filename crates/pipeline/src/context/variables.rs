@@ -11,6 +11,13 @@ const KEPT_SLOTS_MAX: usize = 4 * KEPT_OCTETS_MAX / size_of::<Slot>();
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct VarId(pub(crate) u32);
 
+/// A text that is worked out when a placeholder asks for it, allotted at build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ComputedId(pub(crate) u32);
+
+/// The end of a slot that has no text: its start is the number of a [`ComputedId`].
+const COMPUTED: u32 = u32::MAX;
+
 /// Where a variable's text lies, and for which exchange.
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
@@ -36,18 +43,38 @@ impl Variables {
     #[inline]
     pub(super) fn get(&self, id: VarId) -> Option<&[u8]> {
         let slot = self.slots.get(id.0 as usize)?;
-        (slot.exchange == self.exchange).then(|| &self.text[slot.start as usize..slot.end as usize])
+        (slot.exchange == self.exchange && slot.end != COMPUTED)
+            .then(|| &self.text[slot.start as usize..slot.end as usize])
     }
 
     pub(super) fn set(&mut self, id: VarId, text: &[u8]) {
         let start = octets(self.text.len());
         self.text.extend_from_slice(text);
-        let slot = Slot { exchange: self.exchange, start, end: octets(self.text.len()) };
+        *self.slot_mut(id) = Slot { exchange: self.exchange, start, end: octets(self.text.len()) };
+    }
+
+    /// Has it worked out when it is asked for, unless it is set.
+    pub(super) fn compute(&mut self, id: VarId, computed: ComputedId) {
+        let exchange = self.exchange;
+        let slot = self.slot_mut(id);
+        if slot.exchange != exchange {
+            *slot = Slot { exchange, start: computed.0, end: COMPUTED };
+        }
+    }
+
+    /// How it is worked out; `None` when it has a text or is unset.
+    #[inline]
+    pub(super) fn computed(&self, id: VarId) -> Option<ComputedId> {
+        let slot = self.slots.get(id.0 as usize)?;
+        (slot.exchange == self.exchange && slot.end == COMPUTED).then_some(ComputedId(slot.start))
+    }
+
+    fn slot_mut(&mut self, id: VarId) -> &mut Slot {
         let at = id.0 as usize;
         if self.slots.len() <= at {
             self.slots.resize(at + 1, Slot::default());
         }
-        self.slots[at] = slot;
+        &mut self.slots[at]
     }
 
     pub(super) fn unset(&mut self, id: VarId) {
@@ -83,10 +110,14 @@ mod tests {
         let mut variables = Variables { exchange: u32::MAX - 1, ..Variables::default() };
         let (low, high) = (VarId(0), VarId(KEPT_SLOTS_MAX as u32 + 5));
         for _ in 0..4 {
-            assert_eq!((variables.get(low), variables.get(high)), (None, None));
+            assert_eq!((variables.get(low), variables.get(high), variables.computed(low)), (None, None, None));
+            variables.compute(low, ComputedId(7));
+            assert_eq!((variables.get(low), variables.computed(low)), (None, Some(ComputedId(7))));
             variables.set(high, b"high");
             variables.set(low, b"");
             assert_eq!((variables.get(low), variables.get(high)), (Some(&b""[..]), Some(&b"high"[..])));
+            variables.compute(low, ComputedId(8));
+            assert_eq!(variables.computed(low), None);
             variables.unset(low);
             assert_eq!(variables.get(low), None);
             variables.renew();

@@ -1,0 +1,153 @@
+//! `hash-password`: what a password becomes before it stands in a configuration.
+
+use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
+
+use anyhow::{Context as _, bail};
+use causeway_modules::authentication::hash::{Algorithm, Argon2idCost, argon2id_string, bcrypt};
+use clap::Args;
+use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
+use zeroize::Zeroizing;
+
+use super::say;
+
+const BCRYPT_COST: i64 = 14;
+
+#[derive(Args)]
+pub(crate) struct HashPassword {
+    /// The password; by default it is asked for, or is the first line of standard input
+    #[arg(short, long, value_name = "PASSWORD", hide_default_value = true, default_value = "")]
+    plaintext: String,
+    /// bcrypt or argon2id
+    #[arg(short, long, value_name = "NAME", default_value = Algorithm::Bcrypt.name())]
+    algorithm: String,
+    /// How hard bcrypt works, from 4 to 31; what is none is 14
+    #[arg(long, value_name = "COST", default_value_t = BCRYPT_COST, allow_negative_numbers = true)]
+    bcrypt_cost: i64,
+    /// How often Argon2id passes over its memory
+    #[arg(long, value_name = "PASSES", default_value_t = 1)]
+    argon2id_time: u32,
+    /// Memory that Argon2id fills
+    #[arg(long, value_name = "KIB", default_value_t = 46 * 1024)]
+    argon2id_memory: u32,
+    /// Threads that Argon2id may use
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    argon2id_threads: u8,
+    /// Octets of Argon2id's key
+    #[arg(long, value_name = "OCTETS", default_value_t = 32)]
+    argon2id_keylen: u32,
+}
+
+impl HashPassword {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let Some(algorithm) = Algorithm::of_name(&self.algorithm) else {
+            bail!("--algorithm: unrecognized hash algorithm: {}; expected bcrypt or argon2id", self.algorithm);
+        };
+        let given = Zeroizing::new(self.plaintext.into_bytes());
+        let password = match given.is_empty() {
+            false => given,
+            true if std::io::stdin().is_terminal() => asked_for()?,
+            true => first_line()?,
+        };
+        if password.is_empty() {
+            bail!("plaintext is required: found an empty password");
+        }
+        say::print(&match algorithm {
+            Algorithm::Bcrypt => {
+                // Caddy's rule: a cost that is none is the usual one.
+                let cost = Some(self.bcrypt_cost).filter(|cost| (4..=31).contains(cost)).unwrap_or(BCRYPT_COST);
+                bcrypt(&password, cost as u32)?
+            }
+            Algorithm::Argon2id => {
+                let cost = Argon2idCost {
+                    time: self.argon2id_time,
+                    memory: self.argon2id_memory,
+                    lanes: self.argon2id_threads,
+                    key_len: self.argon2id_keylen,
+                };
+                argon2id_string(&password, cost)?
+            }
+        })
+    }
+}
+
+/// The first line of standard input, without its end.
+fn first_line() -> anyhow::Result<Zeroizing<Vec<u8>>> {
+    let mut line = Zeroizing::new(Vec::new());
+    std::io::stdin().lock().read_until(b'\n', &mut line).context("reading the password from standard input")?;
+    if line.last() == Some(&b'\n') {
+        line.pop();
+        if line.last() == Some(&b'\r') {
+            line.pop();
+        }
+    }
+    Ok(line)
+}
+
+fn asked_for() -> anyhow::Result<Zeroizing<Vec<u8>>> {
+    let password = ask("Enter password: ")?;
+    if *password != *ask("Confirm password: ")? {
+        bail!("password does not match: the second one differs from the first");
+    }
+    Ok(password)
+}
+
+/// A terminal that shows nothing and sends no signals; as it was when dropped.
+struct Silent(Termios);
+
+impl Silent {
+    fn start() -> rustix::io::Result<Self> {
+        let before = tcgetattr(std::io::stdin())?;
+        let mut silent = before.clone();
+        // Without its own lines and signals: Ctrl-C comes as an octet, so that nothing ends before it is as it was.
+        silent.local_modes &= !(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
+        silent.special_codes[SpecialCodeIndex::VMIN] = 1;
+        silent.special_codes[SpecialCodeIndex::VTIME] = 0;
+        tcsetattr(std::io::stdin(), OptionalActions::Flush, &silent)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Silent {
+    fn drop(&mut self) {
+        // A terminal that is gone needs nothing any more.
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Flush, &self.0);
+    }
+}
+
+fn ask(prompt: &str) -> anyhow::Result<Zeroizing<Vec<u8>>> {
+    const INTERRUPT: u8 = 3;
+    const END: u8 = 4;
+    const BACKSPACE: [u8; 2] = [8, 0x7f];
+    const KILL_LINE: u8 = 0x15;
+    let mut err = std::io::stderr();
+    let _ = write!(err, "{prompt}").and_then(|()| err.flush());
+    let silent = Silent::start().context("silencing the terminal")?;
+    let mut line = Zeroizing::new(Vec::with_capacity(128));
+    let outcome = loop {
+        let mut octet = [0];
+        match std::io::stdin().lock().read(&mut octet) {
+            Ok(0) => break Ok(()),
+            Ok(_) => match octet[0] {
+                b'\r' | b'\n' | END => break Ok(()),
+                INTERRUPT => break Err(anyhow::anyhow!("interrupted")),
+                KILL_LINE => line.clear(),
+                octet if BACKSPACE.contains(&octet) => take_last(&mut line),
+                octet => line.push(octet),
+            },
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => break Err(error.into()),
+        }
+    };
+    drop(silent);
+    let _ = writeln!(err);
+    outcome.map(|()| line)
+}
+
+/// Takes the last character off, all of its octets.
+fn take_last(line: &mut Vec<u8>) {
+    while let Some(octet) = line.pop() {
+        if octet & 0xc0 != 0x80 {
+            return;
+        }
+    }
+}

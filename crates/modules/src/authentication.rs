@@ -1,0 +1,286 @@
+//! `authentication`: lets those go on who say who they are, by HTTP's Basic scheme (RFC 7617).
+//!
+//! - [`hash`]: passwords as they are kept
+//! - `cache`: what was found out about a password before
+//!
+//! Passwords are hashed on the pool that may block; beyond its queue the answer is 503. A name that no account has costs as
+//! much time as the dearest account's.
+
+mod cache;
+pub mod hash;
+
+use std::fmt::Write as _;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+use causeway_message::{FieldMap, FieldValue, StatusCode, names};
+use causeway_pipeline::context::VarId;
+use causeway_pipeline::worker::run_blocking;
+use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, Reason, StateId, Step};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use zeroize::{Zeroize as _, Zeroizing};
+
+use cache::{Cache, Found};
+use hash::Hash;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    providers: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenBasic {
+    #[serde(default)]
+    hash: WrittenHash,
+    #[serde(default)]
+    accounts: Vec<WrittenAccount>,
+    #[serde(default)]
+    realm: String,
+    #[serde(default)]
+    hash_cache: Option<NoOptions>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenHash {
+    algorithm: String,
+}
+
+impl Default for WrittenHash {
+    fn default() -> Self {
+        Self { algorithm: hash::Algorithm::Bcrypt.name().to_owned() }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenAccount {
+    #[serde(default)]
+    username: String,
+    #[serde(default)]
+    password: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoOptions {}
+
+struct Authentication {
+    /// Without a provider nobody goes on.
+    basic: Option<Arc<Basic>>,
+}
+
+struct Basic {
+    /// Sorted by name.
+    accounts: Box<[Account]>,
+    /// The account whose password costs the most time.
+    dearest: usize,
+    challenge: Box<[u8]>,
+    cache: Option<StateId<Rc<Cache>>>,
+    user: VarId,
+    error: VarId,
+}
+
+struct Account {
+    name: Box<[u8]>,
+    hash: Hash,
+}
+
+/// Go does not look at the bits behind the last octet.
+const BASE64: GeneralPurpose =
+    GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
+
+/// Makes the handler.
+///
+/// # Errors
+/// When a provider or algorithm is not built, an account has no name, no password or the name of another one, or a password's
+/// hash is none. DEVIATES Caddy: that a hash is none is said there only when somebody uses it.
+pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
+    let written: Written = build.parse(value)?;
+    let mut basic = None;
+    for (name, provider) in &written.providers {
+        if name != "http_basic" {
+            let expected = "http_basic: no other provider is built into this version";
+            return build.at("providers", |build| Err(build.refuse(name, expected)));
+        }
+        basic = Some(Arc::new(build.at("providers.http_basic", |build| Basic::build(provider, build))?));
+    }
+    Ok(Box::new(Authentication { basic }))
+}
+
+impl Handler for Authentication {
+    fn enter(&self, cx: &mut Context) -> Step {
+        let Some(basic) = &self.basic else { return refused() };
+        cx.with_scratch(|cx, credentials| {
+            let step = basic.authenticate(cx, credentials);
+            credentials.zeroize();
+            step
+        })
+    }
+}
+
+fn refused() -> Step {
+    let reason = Reason::Text("not authenticated".into());
+    Step::Fail(Fault { status: StatusCode::UNAUTHORIZED, reason })
+}
+
+impl Basic {
+    fn build(value: &Value, build: &mut Build<'_>) -> Result<Self, BuildError> {
+        let written: WrittenBasic = build.parse(value)?;
+        let Some(algorithm) = hash::Algorithm::of_name(&written.hash.algorithm) else {
+            return build.at("hash.algorithm", |build| Err(build.refuse(written.hash.algorithm, "bcrypt or argon2id")));
+        };
+        let mut accounts: Vec<Account> = Vec::with_capacity(written.accounts.len());
+        let mut identity = format!("http_basic {}", algorithm.name());
+        for (index, account) in written.accounts.iter().enumerate() {
+            let place = format!("accounts[{index}]");
+            let (account, kept) = build.at(place, |build| Account::build(account, algorithm, build))?;
+            let _ = write!(identity, " {:?} {kept:?}", String::from_utf8_lossy(&account.name));
+            match accounts.binary_search_by(|other| other.name.cmp(&account.name)) {
+                Ok(_) => {
+                    let name = String::from_utf8_lossy(&account.name).into_owned();
+                    return build.at(format!("accounts[{index}]"), |build| {
+                        Err(build.refuse(name, "a username that no account before it has"))
+                    });
+                }
+                Err(at) => accounts.insert(at, account),
+            }
+        }
+        let dearest = (0..accounts.len()).max_by_key(|&at| accounts[at].hash.cost()).unwrap_or_default();
+        let realm = if written.realm.is_empty() { "restricted" } else { &written.realm };
+        let challenge = format!("Basic realm=\"{realm}\"").into_bytes();
+        if FieldValue::parse(&challenge).is_none() {
+            return build.at("realm", |build| Err(build.refuse(realm, "a text without line ends")));
+        }
+        Ok(Self {
+            accounts: accounts.into(),
+            dearest,
+            challenge: challenge.into(),
+            // The same accounts find it again after a reload.
+            cache: written.hash_cache.map(|NoOptions {}| build.kept_state(identity, |_| Rc::default())),
+            user: build.slot("http.auth.user.id"),
+            error: build.slot("http.auth.http_basic.error"),
+        })
+    }
+
+    fn authenticate(self: &Arc<Self>, cx: &mut Context, credentials: &mut Vec<u8>) -> Step {
+        let Some(colon) = read(cx.head().fields(), credentials) else { return self.challenge(cx) };
+        let (name, password) = (&credentials[..colon], &credentials[colon + 1..]);
+        let account = self.accounts.binary_search_by(|account| (*account.name).cmp(name)).ok();
+        if self.accounts.is_empty() {
+            return self.challenge(cx);
+        }
+        let Some(cache) = self.cache.map(|id| Rc::clone(cx.generation().state(id))) else {
+            let this = Arc::clone(self);
+            return match self.hash(cx, account, password) {
+                Ok(same) => cx.wait(same, move |cx, same| this.conclude(cx, account, same)),
+                Err(fault) => Step::Fail(fault),
+            };
+        };
+        cx.with_scratch(|cx, key| {
+            // What was found for a name that nobody has says nothing about those that somebody has.
+            let number = account.map_or(u32::MAX, |account| account as u32);
+            key.extend_from_slice(&number.to_le_bytes());
+            key.extend_from_slice(password);
+            let flight = match cache.find(key) {
+                Found::Known(same) => Err(self.conclude(cx, account, Some(same))),
+                Found::UnderWay(flight) => Ok(flight),
+                Found::Nothing => match self.hash(cx, account, password) {
+                    Ok(same) => Ok(cache.start(cx.worker(), key, same)),
+                    Err(fault) => Err(Step::Fail(fault)),
+                },
+            };
+            key.zeroize();
+            match flight {
+                Ok(flight) => {
+                    let this = Arc::clone(self);
+                    cx.wait(flight, move |cx, same| this.conclude(cx, account, same))
+                }
+                Err(step) => step,
+            }
+        })
+    }
+
+    /// Hashes the password elsewhere; for a name that no account has, too.
+    fn hash(
+        self: &Arc<Self>,
+        cx: &Context,
+        account: Option<usize>,
+        password: &[u8],
+    ) -> Result<causeway_pipeline::worker::Blocking<bool>, Fault> {
+        let (this, password) = (Arc::clone(self), Zeroizing::new(password.to_vec()));
+        let at = account.unwrap_or(self.dearest);
+        run_blocking(&**cx.worker(), move || this.accounts[at].hash.matches(&password)).map_err(|_| Fault::busy())
+    }
+
+    fn conclude(&self, cx: &mut Context, account: Option<usize>, same: Option<bool>) -> Step {
+        match (account, same) {
+            (Some(account), Some(true)) => {
+                cx.set_variable_text(self.user, &self.accounts[account].name);
+                Step::Next
+            }
+            (_, None) => {
+                cx.set_variable_text(self.error, b"the password could not be hashed");
+                self.challenge(cx)
+            }
+            _ => self.challenge(cx),
+        }
+    }
+
+    fn challenge(&self, cx: &mut Context) -> Step {
+        let value = FieldValue::parse(&self.challenge).expect("it was one when it was built");
+        cx.response_mut().set(names::WWW_AUTHENTICATE, value);
+        refused()
+    }
+}
+
+impl Account {
+    /// The account, and its hash as a text.
+    fn build(
+        written: &WrittenAccount,
+        algorithm: hash::Algorithm,
+        build: &mut Build<'_>,
+    ) -> Result<(Self, String), BuildError> {
+        // Placeholders that are known at load are filled in, any other stays as it is written.
+        let mut text = |written: &str| build.template_of_known(written).literal().unwrap_or(written).to_owned();
+        let (name, password) = (text(&written.username), text(&written.password));
+        if name.is_empty() || password.is_empty() {
+            let found = if name.is_empty() { "no username" } else { "no password" };
+            return Err(build.refuse(found, "both of them"));
+        }
+        // Caddy still reads hashes that were encoded once more.
+        let hash = if password.starts_with('$') {
+            Some(password)
+        } else {
+            BASE64.decode(&password).ok().and_then(|octets| String::from_utf8(octets).ok())
+        };
+        match hash.and_then(|text| Some((Hash::parse(&text, algorithm)?, text))) {
+            Some((hash, text)) => Ok((Self { name: name.into_bytes().into(), hash }, text)),
+            // The value may be a password that was not hashed: it is not shown.
+            None => build.at("password", |build| {
+                Err(build.refuse(format!("a text of {} octets", written.password.len()), algorithm.expected()))
+            }),
+        }
+    }
+}
+
+/// Reads `name:password`; answers where the colon is.
+fn read(fields: &FieldMap, credentials: &mut Vec<u8>) -> Option<usize> {
+    let value = fields.get(names::AUTHORIZATION)?;
+    let (scheme, encoded) = value.split_at_checked(6)?;
+    if !scheme.eq_ignore_ascii_case(b"Basic ") {
+        return None;
+    }
+    BASE64.decode_vec(encoded, credentials).ok()?;
+    memchr::memchr(b':', credentials)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! What is done to fields, in Caddy's order: all deleted, some added, set, deleted, replaced in.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use causeway_message::{FieldMap, FieldName, NameRef, names};
+use causeway_pipeline::{Build, BuildError, Context, StateId, Template};
+
+use super::{WrittenOps, WrittenReplacement};
+use crate::glob::Affix;
+use crate::pattern::{self, Live, Pattern};
+use crate::rendered::{Name, with_field_value};
+
+/// Whose fields.
+#[derive(Clone, Copy)]
+pub(super) enum Side {
+    Request,
+    Response,
+}
+
+impl Side {
+    fn fields(self, cx: &mut Context) -> &mut FieldMap {
+        match self {
+            Self::Request => cx.head_mut().fields_mut(),
+            Self::Response => cx.response_mut().fields_mut(),
+        }
+    }
+}
+
+pub(super) struct Ops {
+    clear: bool,
+    add: Box<[Values]>,
+    set: Box<[Values]>,
+    delete: Box<[Template]>,
+    replace: Box<[Replacement]>,
+    /// The fields as they were, while they are made anew.
+    old: StateId<RefCell<FieldMap>>,
+}
+
+/// A field and what it is to hold.
+type Values = (Name, Box<[Template]>);
+
+struct Replacement {
+    /// `None`: of all fields.
+    name: Option<Name>,
+    search: Search,
+    with: Template,
+}
+
+enum Search {
+    Plain(Template),
+    Regexp(Pattern),
+    /// With placeholders in it.
+    Live(Live),
+}
+
+impl Ops {
+    pub(super) fn build(written: WrittenOps, build: &mut Build<'_>) -> Result<Self, BuildError> {
+        let mut add = Vec::with_capacity(written.add.len());
+        for (name, values) in written.add {
+            let values = values.iter().map(|value| build.template_of_known(value)).collect();
+            add.push((Name::build(&name, build)?, values));
+        }
+        let set = set(written.set, build)?;
+        let (mut clear, mut delete) = (false, Vec::with_capacity(written.delete.len()));
+        for name in written.delete {
+            let pattern = build.template_of_known(&name);
+            if name == "*" {
+                clear = true;
+            } else if pattern.literal().is_none() || FieldName::parse(name.trim_matches('*')).is_some() || name == "**"
+            {
+                delete.push(pattern);
+            } else {
+                return Err(build.refuse(name, "a field name, with a * at its start or end at most"));
+            }
+        }
+        let mut replace = Vec::with_capacity(written.replace.len());
+        for (name, replacements) in written.replace {
+            let field = if name == "*" { None } else { Some(Name::build(&name, build)?) };
+            for (index, replacement) in replacements.iter().enumerate() {
+                let search = build.at(format!("replace.{name}[{index}]"), |build| Search::build(replacement, build))?;
+                let with = build.template_of_known(&replacement.replace);
+                replace.push(Replacement { name: field.clone(), search, with });
+            }
+        }
+        let old = build.state(|_| RefCell::default());
+        Ok(Self { clear, add: add.into(), set: set.into(), delete: delete.into(), replace: replace.into(), old })
+    }
+
+    pub(super) fn apply(&self, cx: &mut Context, side: Side) {
+        if self.clear {
+            side.fields(cx).clear();
+        }
+        for (name, values) in &self.add {
+            name.with(cx, |cx, name| append(cx, side, name, values));
+        }
+        for (name, values) in &self.set {
+            name.with(cx, |cx, name| match &**values {
+                [value] => cx.rendered(value, |cx, value| {
+                    with_field_value(value, |value| side.fields(cx).insert(name, value));
+                }),
+                // Caddy: several cookies are several fields, as they cannot be one.
+                values if name == NameRef::Known(names::SET_COOKIE) => {
+                    side.fields(cx).remove(name);
+                    append(cx, side, name, values);
+                }
+                values => cx.with_scratch(|cx, joined| {
+                    for (number, value) in values.iter().enumerate() {
+                        if number > 0 {
+                            joined.push(b',');
+                        }
+                        value.render(cx, joined);
+                    }
+                    with_field_value(joined, |value| side.fields(cx).insert(name, value));
+                }),
+            });
+        }
+        for pattern in &self.delete {
+            cx.rendered(pattern, |cx, pattern| delete(side.fields(cx), Affix::of(pattern)));
+        }
+        for replacement in &self.replace {
+            cx.rendered(&replacement.with, |cx, with| match &replacement.name {
+                None => self.replace(cx, side, None, &replacement.search, with),
+                Some(name) => name.with(cx, |cx, name| {
+                    self.replace(cx, side, Some(name), &replacement.search, with);
+                }),
+            });
+        }
+    }
+
+    /// Replaces in the values of a field, or of all fields. They are made anew from a copy, where there is something to replace.
+    fn replace(&self, cx: &mut Context, side: Side, name: Option<NameRef<'_>>, search: &Search, with: &[u8]) {
+        let is_meant = |field: NameRef<'_>| name.is_none_or(|name| name == field);
+        if !side.fields(cx).iter().any(|(field, _)| is_meant(field)) {
+            return;
+        }
+        let mut old = cx.generation().state(self.old).take();
+        old.copy_from(side.fields(cx));
+        let mut changed = false;
+        cx.with_scratch(|cx, made| {
+            for (place, (field, value)) in old.iter().enumerate() {
+                made.clear();
+                let replaced = is_meant(field) && search.replace(cx, value, with, made);
+                if replaced && !changed {
+                    // The first one: those before it are as they were.
+                    changed = true;
+                    side.fields(cx).clear();
+                    for (field, value) in old.iter().take(place) {
+                        with_field_value(value, |value| side.fields(cx).append(field, value));
+                    }
+                }
+                if changed {
+                    let value = if replaced { &**made } else { value };
+                    with_field_value(value, |value| side.fields(cx).append(field, value));
+                }
+            }
+        });
+        old.clear();
+        old.give_back(KEPT_OCTETS_MAX);
+        cx.generation().state(self.old).replace(old);
+    }
+}
+
+/// Octets that a worker keeps between requests.
+const KEPT_OCTETS_MAX: usize = 16 * 1024;
+
+/// Fields to be set; what is written in several spellings of one name is one field.
+fn set(written: BTreeMap<String, Vec<String>>, build: &mut Build<'_>) -> Result<Vec<Values>, BuildError> {
+    let mut merged: Vec<(String, Vec<String>)> = Vec::with_capacity(written.len());
+    for (name, values) in written {
+        match merged.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(&name)) {
+            Some((_, known)) => known.extend(values),
+            None => merged.push((name, values)),
+        }
+    }
+    let mut set = Vec::with_capacity(merged.len());
+    for (name, values) in merged {
+        let values = values.iter().map(|value| build.template_of_known(value)).collect();
+        set.push((Name::build(&name, build)?, values));
+    }
+    Ok(set)
+}
+
+fn append(cx: &mut Context, side: Side, name: NameRef<'_>, values: &[Template]) {
+    for value in values {
+        cx.rendered(value, |cx, value| with_field_value(value, |value| side.fields(cx).append(name, value)));
+    }
+}
+
+fn delete(fields: &mut FieldMap, pattern: Affix<'_>) {
+    match pattern {
+        // What placeholders made of it; a lone star that is written has been seen to.
+        Affix::Any => {}
+        Affix::Exact(name) => {
+            if let Some(name) = NameRef::parse(name) {
+                fields.remove(name);
+            }
+        }
+        pattern => fields.retain(|name, _| !pattern.matches_any_case(name.as_str().as_bytes())),
+    }
+}
+
+impl Search {
+    fn build(written: &WrittenReplacement, build: &mut Build<'_>) -> Result<Self, BuildError> {
+        let WrittenReplacement { search, search_regexp, .. } = written;
+        if search_regexp.is_empty() {
+            return Ok(Self::Plain(build.template_of_known(search)));
+        }
+        if !search.is_empty() {
+            return Err(build.refuse(search_regexp.clone(), "`search` or `search_regexp`, not both"));
+        }
+        build.at("search_regexp", |build| {
+            let source = build.template_of_known(search_regexp);
+            // Counts such as `{2}` look like placeholders too: what is an expression as it is written, is one.
+            match source.literal().is_some() || !search_regexp.contains('{') {
+                true => Ok(Self::Regexp(Pattern::build(search_regexp, build)?)),
+                false => Ok(Self::Live(Live::build(source, build))),
+            }
+        })
+    }
+
+    fn replace(&self, cx: &mut Context, value: &[u8], with: &[u8], out: &mut Vec<u8>) -> bool {
+        match self {
+            Self::Plain(search) => cx.rendered(search, |_, search| pattern::replace(value, search, with, None, out)),
+            Self::Regexp(search) => search.replace(cx, value, with, out),
+            Self::Live(search) => search.replace(cx, value, with, out),
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What an answer must be for operations to apply to it.
+
+use causeway_message::{FieldName, StatusCode};
+use causeway_pipeline::{Build, BuildError, Context};
+
+use super::WrittenRequire;
+use crate::glob::Affix;
+
+type Patterns = Vec<Box<[u8]>>;
+
+pub(super) struct Require {
+    /// Codes, and classes below 10. Empty: any.
+    status: Vec<u16>,
+    /// `None`: there must be no such field.
+    fields: Vec<(FieldName, Option<Patterns>)>,
+}
+
+impl Require {
+    pub(super) fn build(written: WrittenRequire, build: &Build<'_>) -> Result<Self, BuildError> {
+        let mut fields = Vec::with_capacity(written.headers.len());
+        for (name, patterns) in written.headers {
+            let patterns = patterns.map(|patterns| patterns.into_iter().map(|p| p.into_bytes().into()).collect());
+            let Some(name) = FieldName::parse(&name) else { return Err(build.refuse(name, "a field name")) };
+            fields.push((name, patterns));
+        }
+        Ok(Self { status: written.status_code, fields })
+    }
+
+    pub(super) fn holds(&self, cx: &Context, status: StatusCode) -> bool {
+        let code = status.as_u16();
+        let fields = cx.response().fields();
+        (self.status.is_empty() || self.status.iter().any(|&want| want == code || (want < 10 && want == code / 100)))
+            && self.fields.iter().all(|(name, patterns)| match patterns {
+                None => !fields.contains(name),
+                Some(patterns) if patterns.is_empty() => fields.contains(name),
+                Some(patterns) => {
+                    fields.get_all(name).any(|value| patterns.iter().any(|pattern| Affix::of(pattern).matches(value)))
+                }
+            })
+    }
+}

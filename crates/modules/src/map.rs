@@ -1,0 +1,256 @@
+//! `map`: placeholders whose texts depend on another text. They are worked out when they are asked for, so they see what the
+//! request has become by then.
+
+use causeway_pipeline::context::{ComputedId, VarId};
+use causeway_pipeline::{Build, BuildError, Context, Handler, Step, Template};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::pattern::Pattern;
+use crate::rendered::Weak;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    source: String,
+    #[serde(default)]
+    destinations: Vec<String>,
+    #[serde(default)]
+    mappings: Vec<WrittenMapping>,
+    #[serde(default)]
+    defaults: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenMapping {
+    #[serde(default)]
+    input: String,
+    #[serde(default)]
+    input_regexp: String,
+    #[serde(default)]
+    outputs: Vec<Option<Weak>>,
+}
+
+struct Mapped(Box<[(VarId, ComputedId)]>);
+
+/// How one destination is worked out.
+struct Destination {
+    source: Template,
+    /// Those with an output for it, in order.
+    cases: Box<[Case]>,
+    default: Option<Template>,
+}
+
+enum Case {
+    Equal { input: Box<[u8]>, output: Template },
+    Match { input: Pattern, output: Box<[u8]> },
+}
+
+/// Makes the handler.
+///
+/// # Errors
+/// When a destination is no placeholder, a mapping says too much, too little or what another one said, or an expression is none.
+pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
+    let written: Written = build.parse(value)?;
+    check(&written, build)?;
+    let mut mapped = Vec::with_capacity(written.destinations.len());
+    for (number, name) in written.destinations.iter().enumerate() {
+        let mut cases = Vec::new();
+        for (index, mapping) in written.mappings.iter().enumerate() {
+            let Some(Weak(output)) = &mapping.outputs[number] else { continue };
+            cases.push(if mapping.input_regexp.is_empty() {
+                Case::Equal { input: mapping.input.as_bytes().into(), output: build.template(output) }
+            } else {
+                let place = format!("mappings[{index}].input_regexp");
+                let input = build.at(place, |build| Pattern::build(&mapping.input_regexp, build))?;
+                Case::Match { input, output: output.as_bytes().into() }
+            });
+        }
+        let default = written.defaults.get(number).map(|text| build.template(text));
+        let destination = Destination { source: build.template(&written.source), cases: cases.into(), default };
+        let computed = build.computed(move |cx, out| destination.put(cx, out));
+        mapped.push((build.slot(&name[1..name.len() - 1]), computed));
+    }
+    Ok(Box::new(Mapped(mapped.into())))
+}
+
+fn check(written: &Written, build: &mut Build<'_>) -> Result<(), BuildError> {
+    for (number, name) in written.destinations.iter().enumerate() {
+        let inner = name.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or_default();
+        if inner.is_empty() || inner.contains(['{', '}']) {
+            return build.at(format!("destinations[{number}]"), |build| {
+                Err(build.refuse(name, "a placeholder and nothing else, as {name}"))
+            });
+        }
+    }
+    let count = written.destinations.len();
+    if !written.defaults.is_empty() && written.defaults.len() != count {
+        let found = format!("{} defaults", written.defaults.len());
+        return Err(build.refuse(found, "as many defaults as destinations, or none"));
+    }
+    for (index, mapping) in written.mappings.iter().enumerate() {
+        let same =
+            |earlier: &WrittenMapping| earlier.input == mapping.input && earlier.input_regexp == mapping.input_regexp;
+        let mistake = if !mapping.input.is_empty() && !mapping.input_regexp.is_empty() {
+            Some((mapping.input.clone(), "`input` or `input_regexp`, not both"))
+        } else if written.mappings[..index].iter().any(same) {
+            let input = if mapping.input_regexp.is_empty() { &mapping.input } else { &mapping.input_regexp };
+            Some((input.clone(), "an input that no mapping before it has"))
+        } else if mapping.outputs.len() != count {
+            Some((format!("{} outputs", mapping.outputs.len()), "as many outputs as destinations"))
+        } else {
+            None
+        };
+        if let Some((found, expected)) = mistake {
+            return build.at(format!("mappings[{index}]"), |build| Err(build.refuse(found, expected)));
+        }
+    }
+    Ok(())
+}
+
+impl Handler for Mapped {
+    fn enter(&self, cx: &mut Context) -> Step {
+        for (id, computed) in &self.0 {
+            cx.compute_variable(*id, *computed);
+        }
+        Step::Next
+    }
+}
+
+impl Destination {
+    /// What no mapping and no default is for is an empty text, as in Caddy.
+    fn put(&self, cx: &mut Context, out: &mut Vec<u8>) -> bool {
+        let text = cx.rendered(&self.source, |cx, source| {
+            for case in &self.cases {
+                match case {
+                    Case::Equal { input, output } if **input == *source => return Some(output),
+                    Case::Match { input, output } if input.expand(cx, source, output, out) => return None,
+                    _ => {}
+                }
+            }
+            self.default.as_ref()
+        });
+        if let Some(text) = text {
+            text.render(cx, out);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use causeway_pipeline::Registry;
+    use causeway_testkit::{Kit, Request};
+    use serde_json::{Value, json};
+
+    fn registry() -> Registry {
+        let mut registry = Registry::default();
+        crate::register(&mut registry);
+        registry
+    }
+
+    fn map(mut map: Value) -> Value {
+        map["handler"] = json!("map");
+        map
+    }
+
+    fn respond(body: &str) -> Value {
+        json!({ "handler": "static_response", "body": body })
+    }
+
+    #[track_caller]
+    fn check(handlers: Value, request: &Request, want: &str) {
+        assert_eq!(Kit::new(&registry(), &json!([{ "handle": handlers }])).send(request).text(), want, "{handlers}");
+    }
+
+    // Caddy, http.handlers.map: the first mapping that fits and has an output for the destination, else the default, else
+    // nothing; outputs of expressions take groups, those of others placeholders.
+    #[test]
+    fn mappings() {
+        let handler = map(json!({
+            "source": "{http.request.uri.path}", "destinations": ["{first}", "{second}"],
+            "mappings": [
+                { "input": "/a", "outputs": ["A", null] },
+                { "input_regexp": "^/b/(?P<rest>.*)$", "outputs": ["B $1 ${rest} {http.request.method}", 2] },
+                { "input_regexp": "^/", "outputs": [null, true] },
+                { "input": "/c", "outputs": ["C {http.request.method}", "never"] },
+            ],
+            "defaults": ["default", "{http.request.host}"],
+        }));
+        let show = respond("{first}|{second}");
+        for (target, want) in [
+            ("/a", "A|true"),
+            ("/b/x", "B x x {http.request.method}|2"),
+            ("/c", "C GET|true"),
+            ("/d", "default|true"),
+            ("*", "default|localhost"),
+        ] {
+            check(json!([handler, show]), &Request::get(target), want);
+        }
+        let bare = map(json!({ "source": "{http.request.method}", "destinations": ["{a}"], "mappings": [] }));
+        check(json!([bare, respond("<{a}>{b}")]), &Request::get("/"), "<>{b}");
+    }
+
+    // Caddy: "Mapped placeholders are not evaluated until they are used"; the map that came first is asked.
+    #[test]
+    fn worked_out_when_asked_for() {
+        let of_path = |output: &str| {
+            map(json!({
+                "source": "{http.request.uri.path}{http.vars.later}", "destinations": ["{m}"],
+                "mappings": [{ "input": "/new!", "outputs": [output] }], "defaults": ["no"],
+            }))
+        };
+        let rewrite = json!({ "handler": "rewrite", "uri": "/new" });
+        let vars = json!({ "handler": "vars", "later": "!" });
+        let get = Request::get("/old");
+        check(json!([of_path("one"), of_path("two"), respond("{m}"), rewrite]), &get, "no");
+        check(json!([of_path("one"), of_path("two"), rewrite, vars, respond("{m}")]), &get, "one");
+        let chained = map(
+            json!({ "source": "{m}", "destinations": ["{n}"], "mappings": [{ "input": "one", "outputs": ["1 {m}"] }] }),
+        );
+        check(json!([of_path("one"), chained, rewrite, vars, respond("{n}")]), &get, "1 one");
+    }
+
+    // Caddy would call itself until its stack is full.
+    #[test]
+    fn one_that_names_itself_ends() {
+        let own = map(
+            json!({ "source": "x{a}", "destinations": ["{a}"], "mappings": [{ "input": "x", "outputs": ["y{a}"] }] }),
+        );
+        check(json!([own, respond("{a}")]), &Request::get("/"), "y");
+    }
+
+    #[test]
+    fn refused() {
+        for (handler, want) in [
+            (json!({ "destinations": ["a"] }), "destinations[0]: found 'a', expected a placeholder"),
+            (json!({ "destinations": ["{}"] }), "found '{}', expected a placeholder"),
+            (json!({ "destinations": ["{a}{b}"] }), "expected a placeholder"),
+            (json!({ "destinations": ["{a}"], "defaults": ["1", "2"] }), "found '2 defaults', expected as many"),
+            (
+                json!({ "destinations": ["{a}"], "mappings": [{ "input": "x", "input_regexp": "y", "outputs": ["1"] }] }),
+                "mappings[0]: found 'x', expected `input` or `input_regexp`, not both",
+            ),
+            (
+                json!({ "destinations": ["{a}"], "mappings": [
+                    { "input": "x", "outputs": ["1"] }, { "input_regexp": "x", "outputs": ["1"] }, { "input": "x", "outputs": ["1"] },
+                ] }),
+                "mappings[2]: found 'x', expected an input that no mapping before it has",
+            ),
+            (
+                json!({ "destinations": ["{a}"], "mappings": [{ "input": "x" }] }),
+                "found '0 outputs', expected as many outputs",
+            ),
+            (
+                json!({ "destinations": ["{a}"], "mappings": [{ "input_regexp": "(", "outputs": ["1"] }] }),
+                "mappings[0].input_regexp: found '(', expected a regular expression",
+            ),
+        ] {
+            let error =
+                Kit::build(&registry(), &json!([{ "handle": [map(handler)] }]), &Value::Null).err().expect(want);
+            assert!(error.to_string().contains(want), "{error}");
+        }
+    }
+}

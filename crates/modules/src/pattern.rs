@@ -1,0 +1,218 @@
+//! Search and replacement of parts of a text: plain, or by regular expression.
+//!
+//! Nothing is allocated while a request runs, but by a pattern that placeholders make a new one ([`Live`]).
+
+use std::cell::RefCell;
+
+use causeway_pipeline::{Build, BuildError, Context, StateId, Template};
+use regex::bytes::CaptureLocations;
+
+use crate::regexp::Expression;
+
+/// A regular expression, compiled at load. Each worker searches with a copy of its own, so that they share no scratch memory.
+pub(crate) struct Pattern(StateId<Search>);
+
+/// A regular expression with placeholders in it. A worker compiles it again when they stand for something else than before.
+pub(crate) struct Live {
+    source: Template,
+    last: StateId<RefCell<Last>>,
+}
+
+#[derive(Default)]
+struct Last {
+    source: Vec<u8>,
+    search: Option<Search>,
+}
+
+/// A worker's copy.
+struct Search {
+    expression: Expression,
+    groups: RefCell<CaptureLocations>,
+}
+
+impl Pattern {
+    /// Compiles a regular expression.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub(crate) fn build(source: &str, build: &mut Build<'_>) -> Result<Self, BuildError> {
+        let expression = Expression::build(source, build)?;
+        Ok(Self(build.state(move |_| Search::new(expression.clone()))))
+    }
+
+    /// Appends `text` with `with` in the place of each match; `$1` and `${name}` in it are what the groups caught. False, and
+    /// nothing is appended, when nothing matches.
+    pub(crate) fn replace(&self, cx: &Context, text: &[u8], with: &[u8], out: &mut Vec<u8>) -> bool {
+        cx.generation().state(self.0).replace(text, with, out)
+    }
+
+    /// Appends `with` expanded for the first match in `text`; false when there is none.
+    pub(crate) fn expand(&self, cx: &Context, text: &[u8], with: &[u8], out: &mut Vec<u8>) -> bool {
+        let search = cx.generation().state(self.0);
+        let mut groups = search.groups.borrow_mut();
+        let found = search.expression.regex.captures_read(&mut groups, text).is_some();
+        if found {
+            search.put(&groups, text, with, out);
+        }
+        found
+    }
+}
+
+impl Live {
+    pub(crate) fn build(source: Template, build: &mut Build<'_>) -> Self {
+        Self { source, last: build.state(|_| RefCell::default()) }
+    }
+
+    /// As [`Pattern::replace`]. What is no regular expression matches nothing, as in Caddy.
+    pub(crate) fn replace(&self, cx: &mut Context, text: &[u8], with: &[u8], out: &mut Vec<u8>) -> bool {
+        cx.rendered(&self.source, |cx, source| {
+            let mut last = cx.generation().state(self.last).borrow_mut();
+            if last.source != source {
+                last.source.clear();
+                last.source.extend_from_slice(source);
+                last.search =
+                    std::str::from_utf8(source).ok().and_then(|source| Expression::read(source).ok()).map(Search::new);
+            }
+            last.search.as_ref().is_some_and(|search| search.replace(text, with, out))
+        })
+    }
+}
+
+impl Search {
+    fn new(expression: Expression) -> Self {
+        let groups = RefCell::new(expression.regex.capture_locations());
+        Self { expression, groups }
+    }
+
+    // Go, regexp.ReplaceAll: an empty match right behind another one does not count.
+    fn replace(&self, text: &[u8], with: &[u8], out: &mut Vec<u8>) -> bool {
+        let mut groups = self.groups.borrow_mut();
+        let (mut at, mut copied, mut found) = (0, 0, None);
+        while at <= text.len() {
+            let Some(next) = self.expression.regex.captures_read_at(&mut groups, text, at) else { break };
+            if !next.is_empty() || found != Some(next.start()) {
+                out.extend_from_slice(&text[copied..next.start()]);
+                self.put(&groups, text, with, out);
+                copied = next.end();
+                found = Some(next.end());
+            }
+            at = if next.is_empty() { next.end() + char_len(&text[next.end()..]) } else { next.end() };
+        }
+        if found.is_some() {
+            out.extend_from_slice(&text[copied..]);
+        }
+        found.is_some()
+    }
+
+    // Go, regexp.Expand: `$name`, `${name}`, `$1`, `$$`; what is not like these stays, a group that is not there is no text.
+    fn put(&self, groups: &CaptureLocations, text: &[u8], with: &[u8], out: &mut Vec<u8>) {
+        let mut rest = with;
+        while let Some(at) = memchr::memchr(b'$', rest) {
+            out.extend_from_slice(&rest[..at]);
+            rest = &rest[at + 1..];
+            let braced = rest.first() == Some(&b'{');
+            let name = &rest[usize::from(braced)..];
+            let len = name.iter().take_while(|octet| octet.is_ascii_alphanumeric() || **octet == b'_').count();
+            let end = usize::from(braced) + len;
+            if rest.first() == Some(&b'$') {
+                out.push(b'$');
+                rest = &rest[1..];
+            } else if len == 0 || (braced && rest.get(end) != Some(&b'}')) {
+                out.push(b'$');
+            } else {
+                if let Some((from, to)) = self.number(&name[..len]).and_then(|number| groups.get(number)) {
+                    out.extend_from_slice(&text[from..to]);
+                }
+                rest = &rest[end + usize::from(braced)..];
+            }
+        }
+        out.extend_from_slice(rest);
+    }
+
+    fn number(&self, name: &[u8]) -> Option<usize> {
+        match causeway_message::octets::parse_number(name) {
+            Some(number) if name.len() == 1 || name[0] != b'0' => usize::try_from(number).ok(),
+            _ => {
+                let mut names = self.expression.names.iter();
+                names.position(|group| group.as_ref().is_some_and(|group| group.as_bytes() == name))
+            }
+        }
+    }
+}
+
+/// Octets of the first character; 1 where there is none, so that a search goes on behind the end.
+fn char_len(text: &[u8]) -> usize {
+    let want = match text.first() {
+        Some(0xc2..=0xdf) => 2,
+        Some(0xe0..=0xef) => 3,
+        Some(0xf0..=0xf4) => 4,
+        _ => 1,
+    };
+    if text.get(..want).is_some_and(|first| std::str::from_utf8(first).is_ok()) { want } else { 1 }
+}
+
+/// Appends `text` with `with` in the place of the first `count` places where `search` stands, or of all; false, and nothing is
+/// appended, when it stands nowhere. No text stands before each character and at the end (Go, strings.Replace).
+pub(crate) fn replace(text: &[u8], search: &[u8], with: &[u8], count: Option<usize>, out: &mut Vec<u8>) -> bool {
+    let (mut copied, mut at, mut left) = (0, 0, count.unwrap_or(usize::MAX));
+    let mut found = false;
+    while left > 0 && at <= text.len() {
+        let Some(next) = memchr::memmem::find(&text[at..], search).map(|next| at + next) else { break };
+        found = true;
+        out.extend_from_slice(&text[copied..next]);
+        out.extend_from_slice(with);
+        copied = next + search.len();
+        at = if search.is_empty() { next + char_len(&text[next..]) } else { copied };
+        left -= 1;
+    }
+    if found {
+        out.extend_from_slice(&text[copied..]);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Go, regexp: ReplaceAllString and Expand.
+    #[test]
+    fn replacing_by_expression() {
+        for (source, text, with, want) in [
+            ("a*", "baac", "x", Some("xbxcx")),
+            ("a", "banana", "[$0]", Some("b[a]n[a]n[a]")),
+            ("x", "banana", "y", None),
+            ("(?P<first>.)(.)", "abcd", "$2${first}", Some("badc")),
+            ("(?<n>b)", "abc", "$n-$n_$$-${n}x$9${nope}", Some("ab-$-bxc")),
+            ("b", "abc", "$ ${ $- ${a-b}", Some("a$ ${ $- ${a-b}c")),
+            ("(b)|(c)", "abc", "<$1$2$01>", Some("a<b><c>")),
+            ("", "h\u{e9}", "-", Some("-h-\u{e9}-")),
+            ("^", "", "x", Some("x")),
+            ("/{2,}", "/a//b///c", "/", Some("/a/b/c")),
+        ] {
+            let mut out = Vec::new();
+            let search = Search::new(Expression::read(source).expect(source));
+            let found = search.replace(text.as_bytes(), with.as_bytes(), &mut out);
+            assert_eq!((found, &*String::from_utf8_lossy(&out)), (want.is_some(), want.unwrap_or("")), "{source}");
+        }
+    }
+
+    // Go, strings.Replace.
+    #[test]
+    fn replacing_plain_text() {
+        for (text, search, with, count, want) in [
+            ("oink oink", "k", "ky", Some(1), Some("oinky oink")),
+            ("oink oink", "oink", "moo", None, Some("moo moo")),
+            ("oink", "x", "moo", None, None),
+            ("oink", "o", "moo", Some(0), None),
+            ("aaa", "aa", "b", None, Some("ba")),
+            ("b\u{fc}", "", "-", None, Some("-b-\u{fc}-")),
+            ("ab", "", "-", Some(1), Some("-ab")),
+            ("", "", "-", None, Some("-")),
+        ] {
+            let mut out = Vec::new();
+            let found = replace(text.as_bytes(), search.as_bytes(), with.as_bytes(), count, &mut out);
+            assert_eq!((found, &*String::from_utf8_lossy(&out)), (want.is_some(), want.unwrap_or("")), "{text}");
+        }
+    }
+}

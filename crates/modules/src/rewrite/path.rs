@@ -1,0 +1,250 @@
+//! Parts of the path taken off or replaced.
+//!
+//! Caddy changes the path as it is escaped; where what comes out is no escaped path, or nothing, it changes the decoded one.
+
+use causeway_pipeline::{Build, BuildError, Context, Fault, Template};
+use serde::Deserialize;
+
+use super::escape::{self, escaped_at, is_escape_at};
+use super::{NewQuery, has_path, set_target};
+use crate::pattern::{self, Pattern};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenSubstring {
+    #[serde(default)]
+    pub(super) find: String,
+    #[serde(default)]
+    replace: String,
+    #[serde(default)]
+    limit: i64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenRegexp {
+    #[serde(default)]
+    find: String,
+    #[serde(default)]
+    replace: String,
+}
+
+pub(super) enum Change {
+    Prefix(Template),
+    Suffix(Template),
+    Substring { find: Template, replace: Template, limit: Option<usize>, slashes: Slashes },
+    Regexp { find: Pattern, replace: Template },
+}
+
+/// What becomes of several slashes in a row.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Slashes {
+    Merged,
+    /// They were asked for.
+    Kept,
+}
+
+impl Slashes {
+    fn asked_by(text: &[u8]) -> Self {
+        if text.windows(2).any(|pair| pair == b"//") { Self::Kept } else { Self::Merged }
+    }
+}
+
+/// Whether what was taken off may have left a path that has to be cleaned again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    Nothing,
+    Clean,
+}
+
+impl Change {
+    pub(super) fn substring(written: &WrittenSubstring, build: &mut Build<'_>) -> Self {
+        Self::Substring {
+            find: build.template(&written.find),
+            replace: build.template(&written.replace),
+            limit: usize::try_from(written.limit).ok().filter(|&limit| limit > 0),
+            slashes: Slashes::asked_by(written.find.as_bytes()),
+        }
+    }
+
+    pub(super) fn regexp(written: &WrittenRegexp, build: &mut Build<'_>) -> Result<Self, BuildError> {
+        if written.find.is_empty() {
+            return Err(build.refuse("no `find`", "a regular expression"));
+        }
+        let find = build.at("find", |build| Pattern::build(&written.find, build))?;
+        Ok(Self::Regexp { find, replace: build.template(&written.replace) })
+    }
+
+    pub(super) fn apply(&self, cx: &mut Context) -> Result<(), Fault> {
+        if !has_path(cx) {
+            return Ok(());
+        }
+        match self {
+            Self::Prefix(prefix) => cx.rendered(prefix, |cx, prefix| {
+                let slashes = Slashes::asked_by(prefix);
+                change(cx, |_, path, _, out| {
+                    clean(path, slashes, out);
+                    let Some(len) = prefix_len(out, prefix) else { return Then::Nothing };
+                    out.drain(..len);
+                    if len > 0 { Then::Clean } else { Then::Nothing }
+                })
+            }),
+            Self::Suffix(suffix) => cx.rendered(suffix, |cx, suffix| {
+                let slashes = Slashes::asked_by(suffix);
+                change(cx, |_, path, _, out| {
+                    clean(path, slashes, out);
+                    let Some(len) = len_without_suffix(out, suffix) else { return Then::Nothing };
+                    let shortened = len < out.len();
+                    out.truncate(len);
+                    if shortened { Then::Clean } else { Then::Nothing }
+                })
+            }),
+            Self::Substring { find, replace, limit, slashes } => cx.rendered(find, |cx, find| {
+                cx.rendered(replace, |cx, replace| {
+                    change(cx, |_, path, spare, out| {
+                        clean(path, *slashes, spare);
+                        if !pattern::replace(spare, find, replace, *limit, out) {
+                            out.extend_from_slice(spare);
+                        }
+                        Then::Nothing
+                    })?;
+                    change_query(cx, |query, out| pattern::replace(query, find, replace, *limit, out))
+                })
+            }),
+            Self::Regexp { find, replace } => cx.rendered(replace, |cx, replace| {
+                change(cx, |cx, path, _, out| {
+                    if !find.replace(cx, path, replace, out) {
+                        out.extend_from_slice(path);
+                    }
+                    Then::Nothing
+                })
+            }),
+        }
+    }
+}
+
+fn change_query(cx: &mut Context, replace: impl FnOnce(&[u8], &mut Vec<u8>) -> bool) -> Result<(), Fault> {
+    cx.with_scratch(|cx, query| {
+        let target = cx.head().target();
+        if !replace(target.query().unwrap_or_default().as_bytes(), query) {
+            return Ok(());
+        }
+        cx.with_scratch(|cx, path| {
+            path.extend_from_slice(cx.head().target().path().as_bytes());
+            set_target(cx, path, NewQuery::Set(query))
+        })
+    })
+}
+
+/// Has `new` make a path of the escaped one, and of the decoded one where that led nowhere. It gets a vector to work in
+/// and one to put the path into, both empty.
+fn change(
+    cx: &mut Context,
+    mut new: impl FnMut(&Context, &[u8], &mut Vec<u8>, &mut Vec<u8>) -> Then,
+) -> Result<(), Fault> {
+    cx.with_scratch(|cx, escaped| {
+        cx.with_scratch(|cx, decoded| {
+            cx.with_scratch(|cx, spare| {
+                let mut then = new(cx, cx.head().target().path().as_bytes(), spare, escaped);
+                decoded.extend_from_slice(escaped);
+                let is_decoded = escape::decode(decoded, 0) && !decoded.is_empty();
+                let is_spelled = is_decoded && escape::is_path(escaped);
+                if !is_decoded {
+                    decoded.clear();
+                    spare.clear();
+                    if new(cx, cx.path(), spare, decoded) == Then::Clean {
+                        then = Then::Clean;
+                    }
+                }
+                if then == Then::Nothing {
+                    if !is_spelled {
+                        escaped.clear();
+                        escape::path(decoded, escaped);
+                    }
+                    return set_target(cx, escaped, NewQuery::Kept);
+                }
+                // Taking a part off may have laid dot segments bare. Where an escaped slash came first, only the decoded path
+                // begins with one: then the spelling is lost.
+                let is_spelled = is_spelled && escaped.starts_with(b"/") == decoded.starts_with(b"/");
+                anchor(decoded);
+                anchor(escaped);
+                spare.clear();
+                escape::path(decoded, spare);
+                cx.with_scratch(|cx, cleaned| {
+                    clean(spare, Slashes::Kept, cleaned);
+                    set_target(cx, if is_spelled && spare == cleaned { escaped } else { cleaned }, NewQuery::Kept)
+                })
+            })
+        })
+    })
+}
+
+fn anchor(path: &mut Vec<u8>) {
+    if !path.starts_with(b"/") {
+        path.insert(0, b'/');
+    }
+}
+
+/// Takes dot segments out, and empty ones unless they are kept (Caddy's `CleanPath`); a slash at the end stays.
+fn clean(path: &[u8], slashes: Slashes, out: &mut Vec<u8>) {
+    let body = path.strip_prefix(b"/").unwrap_or(path);
+    let has_end = body.ends_with(b"/");
+    let body = body.strip_suffix(b"/").unwrap_or(body);
+    if !body.is_empty() || has_end {
+        for segment in body.split(|&octet| octet == b'/') {
+            match segment {
+                b"." => {}
+                b"" if slashes == Slashes::Merged => {}
+                b".." => out.truncate(out.iter().rposition(|&octet| octet == b'/').unwrap_or(0)),
+                _ => {
+                    out.push(b'/');
+                    out.extend_from_slice(segment);
+                }
+            }
+        }
+    }
+    if out.is_empty() || has_end {
+        out.push(b'/');
+    }
+}
+
+/// Octets of the escaped path that spell the prefix. Escapes are compared decoded unless the prefix has one at the same place,
+/// letters in any case. A slash that the prefix lacks at its start is understood.
+fn prefix_len(path: &[u8], prefix: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    if !prefix.starts_with(b"/") {
+        at = usize::from(path.starts_with(b"/"));
+        if at == 0 {
+            return None;
+        }
+    }
+    for (index, want) in prefix.iter().enumerate() {
+        let (octet, len) = match escaped_at(path, at) {
+            Some(octet) if !is_escape_at(prefix, index) => (octet, 3),
+            _ => (*path.get(at)?, 1),
+        };
+        if !octet.eq_ignore_ascii_case(want) {
+            return None;
+        }
+        at += len;
+    }
+    Some(at)
+}
+
+/// Octets of the escaped path in front of the suffix; compared as prefixes are.
+fn len_without_suffix(path: &[u8], suffix: &[u8]) -> Option<usize> {
+    let mut end = path.len();
+    for index in (0..suffix.len()).rev() {
+        let spelled = index.checked_sub(2).is_some_and(|at| is_escape_at(suffix, at)) || is_escape_at(suffix, index);
+        let escape = end.checked_sub(3).and_then(|at| escaped_at(path, at));
+        let (octet, len) = match escape {
+            Some(octet) if !spelled => (octet, 3),
+            _ => (path[end.checked_sub(1)?], 1),
+        };
+        if !octet.eq_ignore_ascii_case(&suffix[index]) {
+            return None;
+        }
+        end -= len;
+    }
+    Some(end)
+}

@@ -1,0 +1,255 @@
+//! The query as a list of keys and values: renamed, set, added, replaced, deleted, and written again in the order of the keys.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use causeway_pipeline::{Build, BuildError, Context, Fault, StateId, Template};
+use serde::Deserialize;
+
+use super::{NewQuery, escape, has_path, set_target};
+use crate::pattern::{self, Pattern};
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Written {
+    rename: Vec<WrittenPair>,
+    set: Vec<WrittenPair>,
+    add: Vec<WrittenPair>,
+    replace: Vec<WrittenReplacement>,
+    delete: Vec<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct WrittenPair {
+    key: String,
+    val: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct WrittenReplacement {
+    key: String,
+    search: String,
+    search_regexp: String,
+    replace: String,
+}
+
+pub(super) struct Operations {
+    /// In Caddy's order.
+    list: Box<[Operation]>,
+    pairs: StateId<RefCell<Pairs>>,
+}
+
+enum Operation {
+    Rename(Template, Template),
+    Set(Template, Template),
+    Add(Template, Template),
+    Replace { key: Template, search: Search, replace: Template },
+    Delete(Template),
+}
+
+enum Search {
+    Plain(Template),
+    Regexp(Pattern),
+}
+
+impl Operations {
+    pub(super) fn build(written: &Written, build: &mut Build<'_>) -> Result<Self, BuildError> {
+        let mut list = Vec::new();
+        let mut pair = |pair: &WrittenPair, make: fn(Template, Template) -> Operation| {
+            list.push(make(build.template(&pair.key), build.template(&pair.val)));
+        };
+        written.rename.iter().for_each(|rename| pair(rename, Operation::Rename));
+        written.set.iter().for_each(|set| pair(set, Operation::Set));
+        written.add.iter().for_each(|add| pair(add, Operation::Add));
+        for (index, replacement) in written.replace.iter().enumerate() {
+            let search = if replacement.search_regexp.is_empty() {
+                Search::Plain(build.template_of_known(&replacement.search))
+            } else {
+                let place = format!("replace[{index}].search_regexp");
+                Search::Regexp(build.at(place, |build| Pattern::build(&replacement.search_regexp, build))?)
+            };
+            let (key, replace) = (build.template(&replacement.key), build.template_of_known(&replacement.replace));
+            list.push(Operation::Replace { key, search, replace });
+        }
+        list.extend(written.delete.iter().map(|key| Operation::Delete(build.template(key))));
+        Ok(Self { list: list.into(), pairs: build.state(|_| RefCell::default()) })
+    }
+
+    pub(super) fn apply(&self, cx: &mut Context) -> Result<(), Fault> {
+        if !has_path(cx) {
+            return Ok(());
+        }
+        // Taken out while it is in use: what placeholders stand for may be asked of anything.
+        let mut pairs = cx.generation().state(self.pairs).take();
+        pairs.read(cx.head().target().query().unwrap_or_default().as_bytes());
+        for operation in &self.list {
+            operation.apply(&mut pairs, cx);
+        }
+        let outcome = cx.with_scratch(|cx, query| {
+            pairs.write(query);
+            cx.with_scratch(|cx, path| {
+                path.extend_from_slice(cx.head().target().path().as_bytes());
+                set_target(cx, path, NewQuery::Set(query))
+            })
+        });
+        pairs.give_back();
+        cx.generation().state(self.pairs).replace(pairs);
+        outcome
+    }
+}
+
+impl Operation {
+    fn apply(&self, pairs: &mut Pairs, cx: &mut Context) {
+        match self {
+            Self::Rename(key, to) => cx.rendered(key, |cx, key| {
+                cx.rendered(to, |_, to| {
+                    if !key.is_empty() && !to.is_empty() && key != to && pairs.has(key) {
+                        pairs.remove(to);
+                        pairs.rename(key, to);
+                    }
+                });
+            }),
+            Self::Set(key, value) => cx.rendered(key, |cx, key| {
+                if !key.is_empty() {
+                    pairs.remove(key);
+                    cx.rendered(value, |_, value| pairs.push(key, value));
+                }
+            }),
+            Self::Add(key, value) => cx.rendered(key, |cx, key| {
+                if !key.is_empty() {
+                    cx.rendered(value, |_, value| pairs.push(key, value));
+                }
+            }),
+            Self::Replace { key, search, replace } => cx.rendered(key, |cx, key| {
+                cx.rendered(replace, |cx, with| match search {
+                    Search::Regexp(search) => {
+                        pairs.replace(key, |value, out| search.replace(cx, value, with, out));
+                    }
+                    Search::Plain(search) => cx.rendered(search, |_, search| {
+                        pairs.replace(key, |value, out| pattern::replace(value, search, with, None, out));
+                    }),
+                });
+            }),
+            Self::Delete(key) => cx.rendered(key, |_, key| {
+                if !key.is_empty() {
+                    pairs.remove(key);
+                }
+            }),
+        }
+    }
+}
+
+/// Keys and values, decoded. The memory is a worker's and is used again.
+#[derive(Default)]
+struct Pairs {
+    text: Vec<u8>,
+    list: Vec<Pair>,
+    made: Vec<u8>,
+}
+
+struct Pair {
+    key: Range<usize>,
+    value: Range<usize>,
+    /// Of its place in the query.
+    number: usize,
+}
+
+/// Octets that a worker keeps between requests.
+const KEPT_OCTETS_MAX: usize = 16 * 1024;
+
+impl Pairs {
+    // Go, url.ParseQuery: a pair with a `;` or a bad escape does not count.
+    fn read(&mut self, query: &[u8]) {
+        self.text.clear();
+        self.list.clear();
+        for pair in query.split(|&octet| octet == b'&').filter(|pair| !pair.is_empty() && !pair.contains(&b';')) {
+            let (key, value) = match pair.iter().position(|&octet| octet == b'=') {
+                Some(at) => (&pair[..at], &pair[at + 1..]),
+                None => (pair, &b""[..]),
+            };
+            let start = self.text.len();
+            if let Some(key) = self.decoded(key)
+                && let Some(value) = self.decoded(value)
+            {
+                self.list.push(Pair { key, value, number: self.list.len() });
+            } else {
+                self.text.truncate(start);
+            }
+        }
+    }
+
+    fn decoded(&mut self, escaped: &[u8]) -> Option<Range<usize>> {
+        let range = self.put(escaped);
+        escape::decode_query(&mut self.text, range.start).then_some(range.start..self.text.len())
+    }
+
+    fn put(&mut self, octets: &[u8]) -> Range<usize> {
+        let start = self.text.len();
+        self.text.extend_from_slice(octets);
+        start..self.text.len()
+    }
+
+    fn has(&self, key: &[u8]) -> bool {
+        self.list.iter().any(|pair| self.text[pair.key.clone()] == *key)
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        let text = &self.text;
+        self.list.retain(|pair| text[pair.key.clone()] != *key);
+    }
+
+    fn push(&mut self, key: &[u8], value: &[u8]) {
+        let number = self.list.last().map_or(0, |last| last.number + 1);
+        let pair = Pair { key: self.put(key), value: self.put(value), number };
+        self.list.push(pair);
+    }
+
+    fn rename(&mut self, key: &[u8], to: &[u8]) {
+        let to = self.put(to);
+        for pair in self.list.iter_mut().filter(|pair| self.text[pair.key.clone()] == *key) {
+            pair.key = to.clone();
+        }
+    }
+
+    /// Replaces in the values of a key, or of all keys for `*`.
+    fn replace(&mut self, key: &[u8], mut replace: impl FnMut(&[u8], &mut Vec<u8>) -> bool) {
+        for at in 0..self.list.len() {
+            let pair = &self.list[at];
+            if key != b"*" && self.text[pair.key.clone()] != *key {
+                continue;
+            }
+            self.made.clear();
+            if replace(&self.text[pair.value.clone()], &mut self.made) {
+                let start = self.text.len();
+                self.text.extend_from_slice(&self.made);
+                self.list[at].value = start..self.text.len();
+            }
+        }
+    }
+
+    // Go, url.Values.Encode: sorted by key; values of one key stay in their order.
+    fn write(&mut self, out: &mut Vec<u8>) {
+        let text = &self.text;
+        // Unstable, which allocates nothing; the number makes it a stable one.
+        self.list.sort_unstable_by(|a, b| (&text[a.key.clone()], a.number).cmp(&(&text[b.key.clone()], b.number)));
+        for (number, pair) in self.list.iter().enumerate() {
+            if number > 0 {
+                out.push(b'&');
+            }
+            escape::query(&text[pair.key.clone()], out);
+            out.push(b'=');
+            escape::query(&text[pair.value.clone()], out);
+        }
+    }
+
+    fn give_back(&mut self) {
+        for octets in [&mut self.text, &mut self.made] {
+            octets.clear();
+            octets.shrink_to(KEPT_OCTETS_MAX);
+        }
+        self.list.clear();
+        self.list.shrink_to(KEPT_OCTETS_MAX / size_of::<Pair>());
+    }
+}

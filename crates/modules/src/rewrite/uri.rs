@@ -1,0 +1,131 @@
+//! A new target from a string with placeholders. A part that the string does not name (path or query) stays as it is.
+
+use causeway_pipeline::{Build, Context, Fault, Template};
+
+use super::{NewQuery, escape, set_target};
+
+pub(super) struct Uri {
+    path: Option<Template>,
+    /// `None` where the string holds no `?`.
+    query: Option<Box<[Component]>>,
+}
+
+/// A key or a value of the query.
+struct Component {
+    is_key: bool,
+    text: Template,
+}
+
+impl Uri {
+    pub(super) fn build(source: &str, build: &mut Build<'_>) -> Self {
+        // A fragment is never sent (RFC 3986 §4.2 and Caddy).
+        let source = source.split('#').next().unwrap_or_default();
+        let (path, query) = match source.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (source, None),
+        };
+        let query = query.map(|query| {
+            let mut components = Vec::new();
+            each_component(query.as_bytes(), |is_key, component| {
+                let text = std::str::from_utf8(component).unwrap_or_default();
+                components.push(Component { is_key, text: build.template(text) });
+            });
+            components.into()
+        });
+        Self { path: (!path.is_empty()).then(|| build.template(path)), query }
+    }
+
+    pub(super) fn apply(&self, cx: &mut Context) -> Result<(), Fault> {
+        cx.with_scratch(|cx, path| {
+            cx.with_scratch(|cx, query| {
+                let mut changes_query = self.query.is_some();
+                match &self.path {
+                    None => path.extend_from_slice(cx.head().target().path().as_bytes()),
+                    Some(template) => {
+                        template.render_values(cx, path, put_in_path);
+                        let end = path.iter().position(|&octet| octet == b'#').unwrap_or(path.len());
+                        path.truncate(end);
+                        // A placeholder may bring a query along; the one that is written goes before it.
+                        if let Some(question) = path.iter().position(|&octet| octet == b'?') {
+                            if self.query.as_ref().is_none_or(|query| query.is_empty()) {
+                                rebuild(&path[question + 1..], query);
+                                changes_query = true;
+                            }
+                            path.truncate(question);
+                        }
+                    }
+                }
+                for component in self.query.iter().flatten() {
+                    put(query, component.is_key, |query| {
+                        component.text.render_values(cx, query, |name, value, query| {
+                            // This one is escaped already.
+                            if component.is_key && name == "http.request.uri.query" {
+                                query.extend_from_slice(value);
+                            } else {
+                                escape::query(value, query);
+                            }
+                        });
+                    });
+                }
+                let query = if changes_query { NewQuery::Set(query) } else { NewQuery::Kept };
+                if self.path.is_none() {
+                    return set_target(cx, path, query);
+                }
+                // Decoded and escaped again: what was written in another way is then spelled as Go spells it. A bad escape is
+                // taken for plain text.
+                escape::decode(path, 0);
+                cx.with_scratch(|cx, escaped| {
+                    escape::path(path, escaped);
+                    set_target(cx, escaped, query)
+                })
+            })
+        })
+    }
+}
+
+/// A path that came decoded is escaped where it would be read for something else.
+fn put_in_path(name: &str, value: &[u8], out: &mut Vec<u8>) {
+    let is_path =
+        matches!(name, "http.request.uri.path" | "http.matchers.file.relative" | "http.matchers.file.remainder");
+    for &octet in value {
+        if is_path && b"%?#".contains(&octet) { escape::push_escape(octet, out) } else { out.push(octet) }
+    }
+}
+
+/// A query that a placeholder brought along, without its empty parts.
+fn rebuild(query: &[u8], out: &mut Vec<u8>) {
+    each_component(query, |is_key, component| {
+        put(out, is_key, |out| {
+            // Braces of a value are no placeholders' (GHSA-j8px-rmrx-76h9); escaped as Caddy does.
+            for &octet in component {
+                if b"{}".contains(&octet) { escape::push_escape(octet, out) } else { out.push(octet) }
+            }
+        });
+    });
+}
+
+/// Keys end at `=` or `&`, values at `&`; nothing comes behind a delimiter at the end.
+fn each_component(query: &[u8], mut each: impl FnMut(bool, &[u8])) {
+    let (mut rest, mut is_key) = (query, true);
+    while !rest.is_empty() {
+        let end = rest.iter().position(|&octet| octet == b'&' || (is_key && octet == b'='));
+        each(is_key, &rest[..end.unwrap_or(rest.len())]);
+        is_key = end.is_some_and(|end| rest[end] == b'&');
+        rest = end.map_or(&[], |end| &rest[end + 1..]);
+    }
+}
+
+/// Puts a key or a value behind what is there; an empty key brings no `&`.
+fn put(query: &mut Vec<u8>, is_key: bool, write: impl FnOnce(&mut Vec<u8>)) {
+    let before = query.len();
+    match is_key {
+        true if before > 0 => query.push(b'&'),
+        true => {}
+        false => query.push(b'='),
+    }
+    let begun = query.len();
+    write(query);
+    if is_key && query.len() == begun {
+        query.truncate(before);
+    }
+}
