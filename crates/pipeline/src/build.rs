@@ -18,9 +18,9 @@ use crate::template::Template;
 use crate::worker::Worker;
 
 /// Makes a handler from its JSON, the `handler` key included.
-pub type HandlerMaker = fn(&Value, &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError>;
+pub type HandlerMaker = Box<dyn Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> + Send + Sync>;
 /// Makes a matcher from the JSON under its name in a matcher set.
-pub type MatcherMaker = fn(&Value, &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError>;
+pub type MatcherMaker = Box<dyn Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> + Send + Sync>;
 
 /// Handler and matcher modules by the names that configurations use.
 #[derive(Default)]
@@ -30,14 +30,22 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Adds a handler module; a later one of the same name replaces it.
-    pub fn handler(&mut self, name: impl Into<String>, make: HandlerMaker) {
-        self.handlers.insert(name.into(), make);
+    /// Adds a handler module; a later one of the same name replaces it. `make` may hold what its handlers talk to.
+    pub fn handler(
+        &mut self,
+        name: impl Into<String>,
+        make: impl Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> + Send + Sync + 'static,
+    ) {
+        self.handlers.insert(name.into(), Box::new(make));
     }
 
     /// Adds a matcher module; a later one of the same name replaces it.
-    pub fn matcher(&mut self, name: impl Into<String>, make: MatcherMaker) {
-        self.matchers.insert(name.into(), make);
+    pub fn matcher(
+        &mut self,
+        name: impl Into<String>,
+        make: impl Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> + Send + Sync + 'static,
+    ) {
+        self.matchers.insert(name.into(), Box::new(make));
     }
 
     /// All module IDs, as `list-modules` prints them, sorted.
