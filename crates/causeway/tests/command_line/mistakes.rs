@@ -112,14 +112,17 @@ fn in_json() {
             ":8080\nrespond hi\n",
             "config.json:1:1: expected value, expected JSON; is it a Caddyfile? --adapter caddyfile",
         ),
-        ("{\"aps\": {}}", "config.json: aps: unknown field `aps`, expected one of `admin`, `logging`, `apps`"),
+        (
+            "{\"aps\": {}}",
+            "config.json: aps: unknown field `aps`, expected one of `admin`, `logging`, `storage`, `apps`",
+        ),
         (
             "{\"apps\": {\"http\": {\"servers\": {\"s\": {\"listen\": [\":x\"]}}}}}",
             "config.json: apps.http.servers.s.listen[0]: found ':x', expected [tcp/]host:port or [tcp/]host:first-last",
         ),
         (
-            "{\"admin\": {\"config\": {\"persist\": true}}}",
-            "config.json: admin.config.persist: found 'true', expected false: the admin API is not built",
+            "{\"admin\": {\"remote\": {}}}",
+            "config.json: admin.remote: found '{}', expected nothing: the remote admin endpoint is not built",
         ),
     ] {
         let folder = Folder::with(&[("config.json", text)]);
@@ -182,7 +185,6 @@ fn in_flags() {
             "unexpected argument '--confg' found; tip: a similar argument exists: '--config'; `causeway run --help` lists \
              what there is",
         ),
-        (&["run", "--watch"], "unexpected argument '--watch' found; `causeway run --help` lists what there is"),
         (&["run", "extra"], "unexpected argument 'extra' found; `causeway run --help` lists what there is"),
         (
             &["run", "--config"],
