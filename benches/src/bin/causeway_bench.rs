@@ -33,7 +33,7 @@ fn main() {
     registry.handler("hog", |_, _| Ok(Box::new(Hog)));
     let mut build = Build::new(&registry);
     let routes = routes(file.as_deref().map(Path::new));
-    let spec = ServerSpec { name: "bench", routes: &routes, errors: None, access_log: false };
+    let spec = ServerSpec::new("bench", &routes);
     let server = build.server(&spec).unwrap_or_else(|error| panic!("{error}"));
     let listener = ListenerSpec {
         address: ListenAddress { host: Some([127, 0, 0, 1].into()), port },

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use causeway_engine::{BlockingSpec, EngineSpec, StartError};
 use causeway_pipeline::build::ServerSpec;
-use causeway_pipeline::{Build, HeadLimits, ListenerSpec, Plan, Registry, ServerId, Timeouts};
+use causeway_pipeline::{Build, HeadLimits, ListenerSpec, Plan, Registry, Timeouts};
 use serde_json::json;
 
 pub(crate) use rules::Rules;
@@ -93,8 +93,7 @@ fn behind(rules: &Rules, office: &Arc<Office>) -> (Vec<ListenerSpec>, Arc<Plan>)
     registry.handler("admin", move |_, _| Ok(Box::new(door.clone())));
     let mut build = Build::new(&registry);
     let routes = json!([{ "handle": [{ "handler": "admin" }] }]);
-    let spec = ServerSpec { name: "admin", routes: &routes, errors: None, access_log: false };
-    let server: ServerId = build.server(&spec).expect("the routes above are right");
+    let server = build.server(&ServerSpec::new("admin", &routes)).expect("the routes above are right");
     let timeouts = Timeouts { keep_alive: KEEP_ALIVE, ..Timeouts::default() };
     let listener = ListenerSpec { address: rules.address.listen, server, timeouts, head: HeadLimits::default() };
     (vec![listener], Arc::new(build.finish()))

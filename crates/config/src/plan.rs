@@ -214,7 +214,8 @@ pub fn load(json: &Value, registry: &Registry) -> Result<Loaded, LoadError> {
         https::check(server, &addresses, ports)?;
         let routes = Value::Array(server.routes.clone());
         let errors = server.errors.as_ref().map(|errors| Value::Array(errors.routes.clone()));
-        let spec = ServerSpec { name, routes: &routes, errors: errors.as_ref(), access_log: server.logs.is_some() };
+        let spec =
+            ServerSpec { errors: errors.as_ref(), access_log: server.logs.is_some(), ..ServerSpec::new(name, &routes) };
         let id = build.at(format!("apps.http.servers.{name}"), |build| build.server(&spec))?;
         let head = HeadLimits {
             head_bytes_max: server.max_header_bytes.unwrap_or(server.limits.head_bytes_max),

@@ -307,6 +307,10 @@ impl Worker for Core {
         self.blocks.take()
     }
 
+    fn shutdown_at(&self) -> Option<Instant> {
+        self.is_draining().then(clock::now)
+    }
+
     fn random(&self) -> u64 {
         // SplitMix64 (Steele, Lea, Flood 2014): any seed will do, and it is not for secrets.
         let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -133,6 +133,33 @@ impl FieldMap {
         self.remove_from(from, name)
     }
 
+    /// Keeps the fields that `keep` wants. O(entries).
+    pub fn retain(&mut self, mut keep: impl FnMut(NameRef<'_>, &[u8]) -> bool) {
+        let before = self.entries.len();
+        let mut kept = 0;
+        for at in 0..before {
+            let entry = self.entries[at];
+            if keep(self.name(&entry), self.value(&entry)) {
+                self.entries[kept] = entry;
+                kept += 1;
+            }
+        }
+        if kept < before {
+            self.entries.truncate(kept);
+            self.index_again();
+        }
+    }
+
+    /// The names that are not registered, in order, repeated ones again. O(1) where there are none, else O(entries).
+    pub fn unregistered(&self) -> impl Iterator<Item = &str> {
+        let any = self.present[WORDS - 1] >> 63 != 0;
+        let entries = if any { &self.entries[..] } else { &[] };
+        entries.iter().filter(|entry| entry.known == OTHER).filter_map(|entry| match self.name(entry) {
+            NameRef::Other(name) => Some(name),
+            NameRef::Known(_) => None,
+        })
+    }
+
     /// Names and values, in order.
     pub fn iter(&self) -> impl Iterator<Item = (NameRef<'_>, &[u8])> {
         self.entries.iter().map(|entry| (self.name(entry), self.value(entry)))

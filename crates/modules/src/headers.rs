@@ -157,12 +157,12 @@ impl Ops {
     fn build(written: WrittenOps, build: &mut Build<'_>) -> Result<Self, BuildError> {
         let mut ops = Self::default();
         for (name, values) in written.add {
-            let values = values.iter().map(|value| build.template(value)).collect();
+            let values = values.iter().map(|value| build.template_of_known(value)).collect();
             ops.add.push((field_name(&name, build)?, values));
         }
         for (name, values) in written.set {
             // Caddy sends several values of one `set` as one list.
-            ops.set.push((field_name(&name, build)?, build.template(&values.join(","))));
+            ops.set.push((field_name(&name, build)?, build.template_of_known(&values.join(","))));
         }
         for name in written.delete {
             if name == "*" {
@@ -182,8 +182,8 @@ impl Ops {
                         "`search` with plain text; this version replaces no regular expressions",
                     ));
                 }
-                let search = build.template(&replacement.search);
-                replacements.push(Replacement { search, with: build.template(&replacement.replace) });
+                let search = build.template_of_known(&replacement.search);
+                replacements.push(Replacement { search, with: build.template_of_known(&replacement.replace) });
             }
             let name = if name == "*" { None } else { Some(field_name(&name, build)?) };
             ops.replace.push((name, replacements));

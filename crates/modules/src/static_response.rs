@@ -52,9 +52,9 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     let mut fields = Vec::with_capacity(written.headers.len());
     for (name, values) in written.headers {
         let Some(name) = FieldName::parse(&name) else { return Err(build.refuse(name, "a field name")) };
-        fields.push((name, values.iter().map(|value| build.template(value)).collect()));
+        fields.push((name, values.iter().map(|value| build.template_of_known(value)).collect()));
     }
-    let body = build.template(&written.body);
+    let body = build.template_of_known(&written.body);
     let body = match body.literal().map(|literal| literal.as_bytes().to_vec()) {
         Some(literal) => {
             let kind = kind_of(&literal);

@@ -54,7 +54,8 @@ fn error() {
     check(json!([{ "handler": "error" }]), Value::Null, &get, (500, ""));
     check(json!([{ "handler": "error", "status_code": "{http.request.header.Code}" }]), Value::Null, &get, (451, ""));
     check(json!([{ "handler": "error", "status_code": "{http.request.header.None}" }]), Value::Null, &get, (500, ""));
-    check(json!([{ "handler": "error", "status_code": 404, "error": "x" }]), json!([]), &get, (200, ""));
+    // What the error routes leave alone keeps its status.
+    check(json!([{ "handler": "error", "status_code": 404, "error": "x" }]), json!([]), &get, (404, ""));
 }
 
 // Caddy, http.handlers.vars: strings with placeholders, numbers, booleans; the last one counts.

@@ -29,8 +29,22 @@ pub enum BodyFault {
     PeerGone,
     /// Nothing arrived for the idle limit.
     TimedOut,
+    /// It is longer than this exchange allows ([`crate::Context::limit_body`]).
+    TooLarge,
     /// The source failed (a file shrank, a disk refused).
     Source,
+}
+
+impl fmt::Display for BodyFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Malformed => "its framing is broken",
+            Self::PeerGone => "the peer is gone",
+            Self::TimedOut => "nothing arrived in time",
+            Self::TooLarge => "it is too large",
+            Self::Source => "its source failed",
+        })
+    }
 }
 
 /// A body that is produced piece by piece.
@@ -138,6 +152,8 @@ struct Mail {
     frames: VecDeque<Frame>,
     octets: usize,
     taken: u32,
+    /// Octets of content that the reader may still get; `None` is no limit.
+    left: Option<u64>,
     end: MailEnd,
     wanted: bool,
     reader: Option<Waker>,
@@ -160,7 +176,13 @@ pub struct Mailbox(Rc<RefCell<Mail>>);
 impl Mailbox {
     /// A second handle to the same box, for the reader.
     pub(crate) fn reader(&self) -> RequestBody {
-        RequestBody(Rc::clone(&self.0))
+        RequestBody(Source::Peer(Rc::clone(&self.0)))
+    }
+
+    /// Lets the reader have so many octets of content at most.
+    pub(crate) fn limit(&self, octets_max: u64) {
+        let mut mail = self.0.borrow_mut();
+        mail.left = Some(mail.left.map_or(octets_max, |left| left.min(octets_max)));
     }
 
     /// Empties the box for the next exchange; a box that a reader still holds is left to it, failed, and replaced.
@@ -170,7 +192,7 @@ impl Mailbox {
             if !mail.frames.is_empty() {
                 mail.frames.clear();
             }
-            (mail.octets, mail.taken, mail.end, mail.wanted) = (0, 0, MailEnd::Open, false);
+            (mail.octets, mail.taken, mail.left, mail.end, mail.wanted) = (0, 0, None, MailEnd::Open, false);
             (mail.reader, mail.driver) = (None, None);
         } else {
             self.fail(BodyFault::PeerGone);
@@ -252,22 +274,45 @@ fn wake(mut mail: std::cell::RefMut<'_, Mail>) {
 
 /// A request's body: an owned handle that may outlive the call that took it, so that a proxy uploads while the answer
 /// streams. Its first poll lets the engine send 100 (Continue).
-pub struct RequestBody(Rc<RefCell<Mail>>);
+pub struct RequestBody(Source);
+
+enum Source {
+    /// What the peer sends.
+    Peer(Rc<RefCell<Mail>>),
+    /// What a handler put in its place, or what was read already.
+    Held(VecDeque<Frame>),
+}
+
+impl RequestBody {
+    /// A body that is there as a whole.
+    pub(crate) fn held(frames: VecDeque<Frame>) -> Self {
+        Self(Source::Held(frames))
+    }
+}
 
 impl BodyStream for RequestBody {
     fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
-        let mut mail = self.0.borrow_mut();
+        let mail = match &mut self.0 {
+            Source::Held(frames) => return Poll::Ready(frames.pop_front().map(Ok)),
+            Source::Peer(mail) => mail,
+        };
+        let mut mail = mail.borrow_mut();
         if let Some(frame) = mail.frames.pop_front() {
+            let mut too_large = false;
             if let Frame::Chunk(chunk) = &frame {
                 mail.octets -= chunk.len();
                 mail.taken = mail.taken.saturating_add(u32::try_from(chunk.len()).unwrap_or(u32::MAX));
+                if let Some(left) = &mut mail.left {
+                    too_large = *left < chunk.len() as u64;
+                    *left = left.saturating_sub(chunk.len() as u64);
+                }
             }
             let driver = mail.driver.take();
             drop(mail);
             if let Some(driver) = driver {
                 driver.wake();
             }
-            return Poll::Ready(Some(Ok(frame)));
+            return Poll::Ready(Some(if too_large { Err(BodyFault::TooLarge) } else { Ok(frame) }));
         }
         match mail.end {
             MailEnd::Complete => Poll::Ready(None),
@@ -290,8 +335,9 @@ impl BodyStream for RequestBody {
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
+        let Source::Peer(mail) = &self.0 else { return };
         // What nobody reads is drained by the driver, which may be waiting for room.
-        let driver = self.0.borrow_mut().driver.take();
+        let driver = mail.borrow_mut().driver.take();
         if let Some(driver) = driver {
             driver.wake();
         }
@@ -300,6 +346,11 @@ impl Drop for RequestBody {
 
 impl fmt::Debug for RequestBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestBody").field("octets_waiting", &self.0.borrow().octets).finish()
+        let mut fields = f.debug_struct("RequestBody");
+        match &self.0 {
+            Source::Peer(mail) => fields.field("octets_waiting", &mail.borrow().octets),
+            Source::Held(frames) => fields.field("frames_held", &frames.len()),
+        };
+        fields.finish()
     }
 }

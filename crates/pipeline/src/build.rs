@@ -3,7 +3,7 @@
 //! A module registers under its Caddy name; configuration calls it with its JSON; whatever it needs at run time (slots
 //! for variables, compiled templates, route lists, per-worker state) it allots here, so that no name is left at run time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::rc::Rc;
 
@@ -11,10 +11,11 @@ use causeway_progress::Span;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::context::VarId;
+use crate::context::{MatcherId, VarId};
 use crate::handler::{Handler, Matcher};
-use crate::route::{GroupId, Link, Plan, Route, RoutesId, Server, ServerId, StateId};
-use crate::template::Template;
+use crate::route::{GroupId, Index, Link, List, Plan, Route, RoutesId, Server, ServerId, StateId};
+use crate::template::{Template, Unknown, VARIABLES};
+use crate::trust::{Confusable, Trust};
 use crate::worker::Worker;
 
 /// Makes a handler from its JSON, the `handler` key included.
@@ -22,14 +23,33 @@ pub type HandlerMaker = Box<dyn Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Han
 /// Makes a matcher from the JSON under its name in a matcher set.
 pub type MatcherMaker = Box<dyn Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> + Send + Sync>;
 
-/// Handler and matcher modules by the names that configurations use.
-#[derive(Default)]
+/// The value of a name; `None` for one that is not set.
+type Environment = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// What a name in a configuration stands for: handler and matcher modules, and the environment.
 pub struct Registry {
     handlers: BTreeMap<String, HandlerMaker>,
     matchers: BTreeMap<String, MatcherMaker>,
+    environment: Environment,
+}
+
+impl Default for Registry {
+    /// No modules; the environment is that of the process.
+    fn default() -> Self {
+        Self {
+            handlers: BTreeMap::new(),
+            matchers: BTreeMap::new(),
+            environment: Box::new(|name| std::env::var(name).ok()),
+        }
+    }
 }
 
 impl Registry {
+    /// Takes what `{env.NAME}` stands for from `look_up`, at load.
+    pub fn environment(&mut self, look_up: impl Fn(&str) -> Option<String> + Send + Sync + 'static) {
+        self.environment = Box::new(look_up);
+    }
+
     /// Adds a handler module; a later one of the same name replaces it. `make` may hold what its handlers talk to.
     pub fn handler(
         &mut self,
@@ -110,8 +130,29 @@ pub struct ServerSpec<'v> {
     pub routes: &'v Value,
     /// Its `errors.routes`.
     pub errors: Option<&'v Value>,
+    /// Its `named_routes`: an object of routes, for handlers that invoke one.
+    pub named_routes: Option<&'v Map<String, Value>>,
     /// Whether its requests leave access records.
     pub access_log: bool,
+    /// Which proxies may say who the client is.
+    pub trust: Option<Trust>,
+    /// Which fields are dropped as confusable.
+    pub confusable: Confusable,
+}
+
+impl<'v> ServerSpec<'v> {
+    /// A server with these routes, and nothing else set.
+    pub fn new(name: &'v str, routes: &'v Value) -> Self {
+        Self {
+            name,
+            routes,
+            errors: None,
+            named_routes: None,
+            access_log: false,
+            trust: None,
+            confusable: Confusable::default(),
+        }
+    }
 }
 
 /// A plan under construction.
@@ -119,12 +160,28 @@ pub struct Build<'r> {
     registry: &'r Registry,
     plan: Plan,
     path: Vec<String>,
+    variables: HashMap<String, VarId>,
+    groups: HashMap<String, GroupId>,
+    matchers: u32,
+    /// The named routes of the server under construction.
+    named: HashMap<String, RoutesId>,
+    /// What was compiled since this was last asked names the request's body.
+    reads_body: bool,
 }
 
 impl<'r> Build<'r> {
     /// An empty plan, with the modules that it may name.
     pub fn new(registry: &'r Registry) -> Self {
-        Self { registry, plan: Plan::default(), path: Vec::new() }
+        Self {
+            registry,
+            plan: Plan::default(),
+            path: Vec::new(),
+            variables: HashMap::new(),
+            groups: HashMap::new(),
+            matchers: 0,
+            named: HashMap::new(),
+            reads_body: false,
+        }
     }
 
     /// The plan, frozen.
@@ -177,14 +234,51 @@ impl<'r> Build<'r> {
         serde_json::from_value(value).map_err(|error| self.error(Problem::Shape(error.to_string())))
     }
 
-    /// Compiles a string with placeholders.
+    /// Compiles a string with placeholders; a placeholder that stands for nothing becomes no text.
     pub fn template(&mut self, source: &str) -> Template {
-        Template::compile(source, self)
+        Template::compile(source, Unknown::Empty, self)
     }
 
-    /// The slot of a variable, the same for every mention of its name.
+    /// Compiles a string with placeholders; a placeholder that is not known when it is rendered stays as it is written.
+    pub fn template_of_known(&mut self, source: &str) -> Template {
+        Template::compile(source, Unknown::Written, self)
+    }
+
+    /// The slot of a variable that `vars` sets and `{http.vars.NAME}` reads, the same for every mention of its name.
     pub fn variable(&mut self, name: &str) -> VarId {
-        VarId(index_of(&mut self.plan.variables, name))
+        self.slot(&format!("{VARIABLES}{name}"))
+    }
+
+    /// The slot of a placeholder that a module sets while the request runs, by its whole name, as in
+    /// `http.regexp.name.1`. While it is not set the placeholder is unknown.
+    pub fn slot(&mut self, placeholder: &str) -> VarId {
+        if let Some(id) = self.variables.get(placeholder) {
+            return *id;
+        }
+        let id = VarId(u32::try_from(self.variables.len()).expect("as many names do not fit into memory"));
+        self.variables.insert(placeholder.to_owned(), id);
+        id
+    }
+
+    /// The number of a matcher that may wait; see [`crate::Context::wait_to_match`].
+    pub fn matcher_id(&mut self) -> MatcherId {
+        self.matchers += 1;
+        MatcherId(self.matchers)
+    }
+
+    /// The routes of this name in the server's `named_routes`, to be called with [`crate::Step::Call`].
+    pub fn named_route(&self, name: &str) -> Option<RoutesId> {
+        self.named.get(name).copied()
+    }
+
+    /// A value of the environment that the configuration may name.
+    pub fn environment(&self, name: &str) -> Option<String> {
+        (self.registry.environment)(name)
+    }
+
+    /// What is compiled now needs the request's body as a text.
+    pub(crate) fn needs_body(&mut self) {
+        self.reads_body = true;
     }
 
     /// Allots a state that each worker makes for itself when the plan reaches it.
@@ -198,15 +292,43 @@ impl<'r> Build<'r> {
     /// # Errors
     /// The first mistake in its routes.
     pub fn server(&mut self, spec: &ServerSpec<'_>) -> Result<ServerId, BuildError> {
+        self.named.clear();
+        // All are there before the first is built: one may invoke another.
+        for name in spec.named_routes.into_iter().flatten().map(|(name, _)| name) {
+            let id = self.open_list()?;
+            self.named.insert(name.clone(), id);
+        }
+        for (name, route) in spec.named_routes.into_iter().flatten() {
+            let route = self.at(format!("named_routes.{name}"), |build| build.route(route))?;
+            let id = self.named[name];
+            self.fill_list(id, vec![route]);
+        }
         let routes = self.at("routes", |build| build.routes(spec.routes))?;
         let errors = match spec.errors {
             Some(routes) => Some(self.at("errors.routes", |build| build.routes(routes))?),
             None => None,
         };
         let id = ServerId(u16::try_from(self.plan.servers.len()).map_err(|_| self.refuse("65536 servers", "fewer"))?);
-        let name = spec.name.to_owned();
-        self.plan.servers.push(Server { name, routes, errors, access_log: spec.access_log });
+        self.plan.servers.push(Server {
+            name: spec.name.to_owned(),
+            routes,
+            errors,
+            access_log: spec.access_log,
+            trust: spec.trust.clone(),
+            confusable: spec.confusable.clone(),
+        });
         Ok(id)
+    }
+
+    /// A list's place: what is built while it is open comes behind it.
+    fn open_list(&mut self) -> Result<RoutesId, BuildError> {
+        self.plan.lists.push(List::default());
+        let id = u32::try_from(self.plan.lists.len() - 1).map_err(|_| self.refuse("2^32 route lists", "fewer"))?;
+        Ok(RoutesId(id))
+    }
+
+    fn fill_list(&mut self, id: RoutesId, routes: Vec<Route>) {
+        self.plan.lists[id.0 as usize] = List { index: Index::of(&routes), routes };
     }
 
     /// Builds a route list from its JSON array; for servers, and for handlers with routes of their own.
@@ -215,15 +337,13 @@ impl<'r> Build<'r> {
     /// The first mistake in it.
     pub fn routes(&mut self, value: &Value) -> Result<RoutesId, BuildError> {
         let Value::Array(routes) = value else { return Err(self.refuse(kind_of(value), "a list of routes")) };
-        // A nested list is built while its parent is: the parent's place is taken first, filled last.
-        let id = self.plan.lists.len();
-        self.plan.lists.push(Vec::new());
+        let id = self.open_list()?;
         let mut list = Vec::with_capacity(routes.len());
         for (index, route) in routes.iter().enumerate() {
             list.push(self.at(format!("[{index}]"), |build| build.route(route))?);
         }
-        self.plan.lists[id] = list;
-        Ok(RoutesId(u32::try_from(id).map_err(|_| self.refuse("2^32 route lists", "fewer"))?))
+        self.fill_list(id, list);
+        Ok(id)
     }
 
     fn route(&mut self, value: &Value) -> Result<Route, BuildError> {
@@ -244,16 +364,29 @@ impl<'r> Build<'r> {
         for (index, set) in written.matchers.iter().enumerate() {
             matchers.push(self.at(format!("match[{index}]"), |build| build.matcher_set(set))?);
         }
+        let reads_body = std::mem::take(&mut self.reads_body);
         // Handlers with routes of their own add links while they are built: this route's come together behind them.
         let mut links = Vec::new();
         for (index, handler) in written.handle.iter().enumerate() {
             let handler = self.at(format!("handle[{index}]"), |build| build.handler(handler))?;
-            links.push(Link { handler, span: Span::allot() });
+            let reads_body = std::mem::take(&mut self.reads_body);
+            links.push(Link { handler, span: Span::allot(), reads_body });
         }
         let start = self.plan.links.len() as u32;
         self.plan.links.append(&mut links);
-        let group = (!written.group.is_empty()).then(|| GroupId(index_of(&mut self.plan.groups, &written.group)));
-        Ok(Route { matchers, handlers: start..self.plan.links.len() as u32, group, terminal: written.terminal })
+        let handlers = start..self.plan.links.len() as u32;
+        let group = (!written.group.is_empty()).then(|| self.group(&written.group));
+        Ok(Route { matchers, handlers, group, terminal: written.terminal, reads_body })
+    }
+
+    fn group(&mut self, name: &str) -> GroupId {
+        if let Some(id) = self.groups.get(name) {
+            return *id;
+        }
+        let id = GroupId(self.plan.groups_len);
+        self.plan.groups_len += 1;
+        self.groups.insert(name.to_owned(), id);
+        id
     }
 
     /// Builds a matcher set, all of which must match: for routes, and for matchers that hold sets (`not`).
@@ -280,15 +413,6 @@ impl<'r> Build<'r> {
             None => Err(self.error(Problem::UnknownModule { kind: "handler", name: name.to_owned() })),
         }
     }
-}
-
-/// The index of a name in a table, added when it is new.
-fn index_of(table: &mut Vec<String>, name: &str) -> u16 {
-    let index = table.iter().position(|known| known == name).unwrap_or_else(|| {
-        table.push(name.to_owned());
-        table.len() - 1
-    });
-    u16::try_from(index).expect("a plan names fewer than 65536 variables or groups")
 }
 
 fn kind_of(value: &Value) -> &'static str {

@@ -7,22 +7,29 @@
 //! [`Context`], so a handler never meets one whose facts were not set. [`Context::recycle`] empties everything and keeps
 //! the storage: a dirty test proves that an exchange after any other equals one on fresh storage.
 
-use std::net::SocketAddr;
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::task::{Context as Task, Poll};
 use std::time::Instant;
 
 use causeway_message::{Chunk, FieldMap, FieldValue, Head, ResponseHead, StatusCode, Target, Version, names, path};
 
-use crate::body::{Mailbox, RequestBody};
-use crate::handler::{Fault, Step};
+use crate::body::{Frame, Mailbox, RequestBody};
+use crate::handler::{Fault, Step, Stop};
 use crate::route::{Flow, Generation, ServerId};
 use crate::template::Template;
-use crate::wait::Waits;
+use crate::wait::{Wait, Waits};
 use crate::worker::Worker;
 
 /// Storage that one exchange may grow and the next one keeps; what is above goes back to the allocator.
 const KEPT_OCTETS_MAX: usize = 16 * 1024;
+
+/// Variables that storage keeps room for, 12 octets each; a plan with more makes room again when one of those is set.
+const KEPT_VARIABLES_MAX: usize = 4096;
+
+/// Scratches kept: templates are rendered inside each other's use at most so deep in what is built in.
+const SCRATCHES_MAX: usize = 4;
 
 /// What each answer says it comes from.
 const SERVER: FieldValue<'static> = FieldValue::from_static("Causeway");
@@ -42,6 +49,15 @@ pub struct Arrival {
     pub at: Instant,
     /// Whether the peer asked to change the protocol, and may (RFC 9110 §7.8).
     pub upgrade: bool,
+}
+
+/// Who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Client {
+    /// The peer's address, or what a trusted proxy says in the fields that the server was told of.
+    pub ip: IpAddr,
+    /// Whether the peer is a trusted proxy.
+    pub proxied: bool,
 }
 
 /// The URI scheme that a connection stands for.
@@ -65,11 +81,16 @@ impl Scheme {
 
 /// A variable's slot, allotted at build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct VarId(pub(crate) u16);
+pub struct VarId(pub(crate) u32);
 
-/// Where a variable's text lies in [`Parts::text`].
-#[derive(Debug, Clone, Copy)]
+/// A matcher that may wait, by the number that it got at build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MatcherId(pub(crate) u32);
+
+/// Where a variable's text lies in [`Parts::text`], and for which exchange: so nothing has to be cleared between two.
+#[derive(Debug, Clone, Copy, Default)]
 struct Text {
+    exchange: u32,
     start: u32,
     end: u32,
 }
@@ -89,14 +110,23 @@ struct Parts {
     path: Vec<u8>,
     path_is_raw: bool,
     response: ResponseHead,
-    variables: Vec<Option<Text>>,
+    /// Which exchange of this storage it is; what a slot of `variables` says of another one is void.
+    exchange: u32,
+    variables: Vec<Text>,
     text: Vec<u8>,
-    scratch: Vec<u8>,
+    /// Where templates are rendered; more than one where one is rendered while another is looked at.
+    scratches: Vec<Vec<u8>>,
+    client: Option<Client>,
     uuid: Option<u128>,
     fault: Option<Fault>,
+    fault_id: Option<u64>,
+    found: Vec<(MatcherId, bool)>,
     informs: Vec<(StatusCode, FieldMap)>,
     mailbox: Mailbox,
     body_taken: bool,
+    /// A body that a handler put in the place of the peer's, or that was read for a placeholder.
+    held_body: Option<VecDeque<Frame>>,
+    body_text: Option<Vec<u8>>,
     flow: Flow,
     waits: Waits,
 }
@@ -130,14 +160,20 @@ impl Spare {
             path: Vec::new(),
             path_is_raw: true,
             response: ResponseHead::new(StatusCode::OK),
+            exchange: 1,
             variables: Vec::new(),
             text: Vec::new(),
-            scratch: Vec::new(),
+            scratches: Vec::new(),
+            client: None,
             uuid: None,
             fault: None,
+            fault_id: None,
+            found: Vec::new(),
             informs: Vec::new(),
             mailbox: Mailbox::default(),
             body_taken: false,
+            held_body: None,
+            body_text: None,
             flow: Flow::default(),
             waits: Waits::default(),
         }))
@@ -153,8 +189,11 @@ impl Spare {
         let parts = &mut *self.0;
         parts.generation.clone_from(generation);
         parts.arrival = arrival;
-        parts.variables.resize(generation.plan().variables_len(), None);
-        parts.flow.begin(generation.plan(), arrival.server);
+        let plan = generation.plan();
+        parts.flow.begin(plan, arrival.server);
+        if let Some(server) = plan.server(arrival.server) {
+            server.confusable.drop_from(parts.original.fields_mut());
+        }
         parts.response.fields_mut().append(names::SERVER, SERVER);
         let mut context = Context(self.0);
         context.decode_path();
@@ -227,7 +266,55 @@ impl Context {
 
     /// The request body, to the first who asks. Not taken: the engine drains it.
     pub fn take_body(&mut self) -> Option<RequestBody> {
+        if let Some(frames) = self.0.held_body.take() {
+            self.0.body_taken = true;
+            return Some(RequestBody::held(frames));
+        }
         (!std::mem::replace(&mut self.0.body_taken, true)).then(|| self.0.mailbox.reader())
+    }
+
+    /// Puts `chunk` in the place of the request's body, for whoever takes it from now on; what the peer sends is drained.
+    /// The fields stay as they are.
+    pub fn replace_body(&mut self, chunk: Chunk) {
+        self.0.body_text = Some(chunk.as_slice().to_vec());
+        self.0.held_body = Some(VecDeque::from([Frame::Chunk(chunk)]));
+    }
+
+    /// Lets whoever reads the peer's body have so many octets at most; then it fails with [`BodyFault::TooLarge`]. The
+    /// smallest of several limits holds.
+    ///
+    /// [`BodyFault::TooLarge`]: crate::BodyFault::TooLarge
+    pub fn limit_body(&mut self, octets_max: u64) {
+        self.0.mailbox.limit(octets_max);
+    }
+
+    /// The whole body, where a route or handler that names `{http.request.body}` had it read.
+    pub fn body_text(&self) -> Option<&[u8]> {
+        self.0.body_text.as_deref()
+    }
+
+    /// Keeps a body that was read for a placeholder, for whoever takes it afterwards.
+    pub(crate) fn hold_body(&mut self, frames: VecDeque<Frame>) {
+        let mut text = Vec::new();
+        for frame in &frames {
+            if let Frame::Chunk(chunk) = frame {
+                text.extend_from_slice(chunk.as_slice());
+            }
+        }
+        self.0.body_text = Some(text);
+        self.0.held_body = Some(frames);
+    }
+
+    /// Who asks, behind the proxies that the server trusts.
+    pub fn client(&mut self) -> Client {
+        let parts = &mut *self.0;
+        *parts.client.get_or_insert_with(|| {
+            let peer = parts.arrival.peer.ip();
+            match parts.generation.plan().trust(parts.arrival.server) {
+                Some(trust) => trust.client(peer, parts.original.fields()),
+                None => Client { ip: peer.to_canonical(), proxied: false },
+            }
+        })
     }
 
     /// A number of this request's own, drawn when first asked for.
@@ -268,36 +355,62 @@ impl Context {
 
     /// Renders a template to a chunk; a literal one that lives in the plan is copied too, so that workers share no count.
     pub fn render(&mut self, template: &Template) -> Chunk {
+        self.rendered(template, |cx, text| cx.chunk(text))
+    }
+
+    /// Looks at what a template stands for; nothing is copied when it is a literal.
+    #[inline]
+    pub fn rendered<T>(&mut self, template: &Template, look: impl FnOnce(&mut Self, &[u8]) -> T) -> T {
         if let Some(literal) = template.literal() {
-            return self.chunk(literal.as_bytes());
+            return look(self, literal.as_bytes());
         }
-        let mut scratch = std::mem::take(&mut self.0.scratch);
-        template.render(self, &mut scratch);
-        let chunk = self.chunk(&scratch);
+        self.with_scratch(|cx, scratch| {
+            template.render(cx, scratch);
+            look(cx, scratch)
+        })
+    }
+
+    /// Lends an empty vector that keeps its memory for the next use.
+    pub fn with_scratch<T>(&mut self, work: impl FnOnce(&mut Self, &mut Vec<u8>) -> T) -> T {
+        let mut scratch = self.0.scratches.pop().unwrap_or_default();
+        let result = work(self, &mut scratch);
         scratch.clear();
-        self.0.scratch = scratch;
-        chunk
+        self.0.scratches.push(scratch);
+        result
     }
 
     // ---- what handlers leave for each other ----
 
     /// A variable's text; `None` while unset.
+    #[inline]
     pub fn variable(&self, id: VarId) -> Option<&[u8]> {
-        let text = (*self.0.variables.get(usize::from(id.0))?)?;
-        self.0.text.get(text.start as usize..text.end as usize)
+        let text = self.0.variables.get(id.0 as usize)?;
+        (text.exchange == self.0.exchange).then(|| &self.0.text[text.start as usize..text.end as usize])
     }
 
     /// Sets a variable to what the template renders to.
     pub fn set_variable(&mut self, id: VarId, template: &Template) {
-        let mut scratch = std::mem::take(&mut self.0.scratch);
-        template.render(self, &mut scratch);
+        self.rendered(template, |cx, text| cx.set_variable_text(id, text));
+    }
+
+    /// Sets a variable.
+    pub fn set_variable_text(&mut self, id: VarId, text: &[u8]) {
         let parts = &mut *self.0;
         let start = octets(parts.text.len());
-        parts.text.extend_from_slice(&scratch);
-        let end = octets(parts.text.len());
-        parts.variables[usize::from(id.0)] = Some(Text { start, end });
-        scratch.clear();
-        parts.scratch = scratch;
+        parts.text.extend_from_slice(text);
+        let text = Text { exchange: parts.exchange, start, end: octets(parts.text.len()) };
+        let at = id.0 as usize;
+        if parts.variables.len() <= at {
+            parts.variables.resize(at + 1, Text::default());
+        }
+        parts.variables[at] = text;
+    }
+
+    /// Forgets a variable.
+    pub fn unset_variable(&mut self, id: VarId) {
+        if let Some(text) = self.0.variables.get_mut(id.0 as usize) {
+            *text = Text::default();
+        }
     }
 
     /// The fault that the error routes handle.
@@ -309,6 +422,14 @@ impl Context {
     /// for the server's.
     pub fn set_fault(&mut self, fault: Fault) {
         self.0.fault = Some(fault);
+        self.0.fault_id = None;
+    }
+
+    /// A number of the present fault's own, drawn when first asked for; `None` without a fault.
+    pub fn fault_id(&mut self) -> Option<u64> {
+        let parts = &mut *self.0;
+        parts.fault.as_ref()?;
+        Some(*parts.fault_id.get_or_insert_with(|| parts.worker.random()))
     }
 
     /// The worker that this exchange runs on.
@@ -327,7 +448,36 @@ impl Context {
         F: Future + 'static,
         K: FnOnce(&mut Self, F::Output) -> Step + 'static,
     {
-        Step::Wait(self.0.waits.store(future, then))
+        Step::Wait(self.wait_for(future, then))
+    }
+
+    /// Waits, in a matcher, for what decides whether it matches. When `then` has said so, the route is considered again from
+    /// its first matcher; this one finds what it said by [`recall`](Self::recall).
+    pub fn wait_to_match<F, K>(&mut self, id: MatcherId, future: F, then: K) -> Stop
+    where
+        F: Future + 'static,
+        K: FnOnce(&mut Self, F::Output) -> Result<bool, Fault> + 'static,
+    {
+        Stop::Wait(self.wait_for(future, move |cx, result| match then(cx, result) {
+            Ok(matched) => {
+                cx.0.found.push((id, matched));
+                Step::Next
+            }
+            Err(fault) => Step::Fail(fault),
+        }))
+    }
+
+    /// What a matcher of the route under consideration said after it had waited; `None` if it did not wait.
+    pub fn recall(&self, id: MatcherId) -> Option<bool> {
+        self.0.found.iter().find(|(known, _)| *known == id).map(|(_, matched)| *matched)
+    }
+
+    pub(crate) fn wait_for<F, K>(&mut self, future: F, then: K) -> Wait
+    where
+        F: Future + 'static,
+        K: FnOnce(&mut Self, F::Output) -> Step + 'static,
+    {
+        self.0.waits.store(future, then)
     }
 
     // ---- for the engine ----
@@ -368,14 +518,27 @@ impl Context {
         keep(&mut parts.path);
         parts.response.clear();
         parts.response.give_back(KEPT_OCTETS_MAX);
-        parts.variables.clear();
+        parts.exchange = parts.exchange.checked_add(1).unwrap_or_else(|| {
+            parts.variables.clear();
+            1
+        });
+        if parts.variables.len() > KEPT_VARIABLES_MAX {
+            parts.variables.truncate(KEPT_VARIABLES_MAX);
+            parts.variables.shrink_to_fit();
+        }
         keep(&mut parts.text);
-        keep(&mut parts.scratch);
+        parts.scratches.truncate(SCRATCHES_MAX);
+        parts.scratches.iter_mut().for_each(keep);
+        parts.client = None;
         parts.uuid = None;
         parts.fault = None;
+        parts.fault_id = None;
+        parts.found.clear();
         parts.informs.clear();
         parts.mailbox.renew();
         parts.body_taken = false;
+        parts.held_body = None;
+        parts.body_text = None;
         parts.flow.clear();
         Spare(self.0)
     }
@@ -388,6 +551,11 @@ impl Context {
 
     pub(crate) fn flow(&self) -> &Flow {
         &self.0.flow
+    }
+
+    /// The route is decided: what its matchers found by waiting is of no more use.
+    pub(crate) fn forget_found(&mut self) {
+        self.0.found.clear();
     }
 
     pub(crate) fn waits_mut(&mut self) -> &mut Waits {

@@ -1,10 +1,11 @@
 //! Handlers, matchers, and what they may say.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use causeway_message::{Chunk, StatusCode};
 
-use crate::body::{Body, BodyStream};
+use crate::body::{Body, BodyFault, BodyStream};
 use crate::context::Context;
 use crate::outcome::Outcome;
 use crate::route::RoutesId;
@@ -35,8 +36,52 @@ pub trait Matcher: Send + Sync + 'static {
     /// Whether the request matches.
     ///
     /// # Errors
-    /// A fault ends the chain and goes to the error routes.
-    fn matches(&self, cx: &mut Context) -> Result<bool, Fault>;
+    /// A [`Stop`], when that cannot be said or not yet.
+    fn matches(&self, cx: &mut Context) -> Matched;
+
+    /// What it can match at all, as far as that is known at load.
+    fn reach(&self) -> Reach<'_> {
+        Reach::All
+    }
+}
+
+/// Whether a request matches; or why that is not known.
+pub type Matched = Result<bool, Stop>;
+
+/// Why a matcher gives no answer.
+#[derive(Debug)]
+pub enum Stop {
+    /// Ends the chain; the error routes come next.
+    Fail(Fault),
+    /// The answer has to be waited for; made by [`Context::wait_to_match`] only.
+    Wait(Wait),
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Fail(fault)
+    }
+}
+
+/// The requests that a matcher can match: with it a long route list is looked up instead of walked. It may promise too much,
+/// never too little.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach<'m> {
+    /// Any request.
+    All,
+    /// Requests for one of these hosts; a label may be `*`, letters count in any case.
+    Hosts(Vec<&'m str>),
+    /// Requests for one of these paths, in any case, when the path has neither empty nor dot segments.
+    Paths(Vec<PathReach<'m>>),
+}
+
+/// Paths, decoded, letters in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathReach<'m> {
+    /// This one.
+    Exact(&'m str),
+    /// All that begin so.
+    Prefix(&'m str),
 }
 
 /// What a handler decides.
@@ -109,12 +154,28 @@ pub enum Reason {
     Text(Cow<'static, str>),
     /// The system refused.
     Io(std::io::ErrorKind),
+    /// The request's body could not be read.
+    Body(BodyFault),
     /// A handler panicked.
     Panic,
     /// The blocking pool's queue is full.
     Busy,
     /// More handlers or nested routes than [`crate::route::ENTERED_MAX`] and [`crate::route::CALLS_MAX`] allow.
     TooDeep,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status => Ok(()),
+            Self::Text(text) => f.write_str(text),
+            Self::Io(kind) => kind.fmt(f),
+            Self::Body(fault) => write!(f, "reading the request body: {fault}"),
+            Self::Panic => f.write_str("a handler panicked"),
+            Self::Busy => f.write_str("the queue of blocking work is full"),
+            Self::TooDeep => f.write_str("too many handlers or nested routes"),
+        }
+    }
 }
 
 impl Fault {
@@ -146,5 +207,16 @@ impl Fault {
     /// The pool that may block is full: 503.
     pub fn busy() -> Self {
         Self { status: StatusCode::SERVICE_UNAVAILABLE, reason: Reason::Busy }
+    }
+
+    /// A request body that ended before its end.
+    pub fn body(fault: BodyFault) -> Self {
+        let status = match fault {
+            BodyFault::TooLarge => StatusCode::CONTENT_TOO_LARGE,
+            BodyFault::TimedOut => StatusCode::REQUEST_TIMEOUT,
+            BodyFault::Malformed | BodyFault::PeerGone => StatusCode::BAD_REQUEST,
+            BodyFault::Source => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self { status, reason: Reason::Body(fault) }
     }
 }

@@ -8,6 +8,7 @@
 //! - [`wait`]: how a handler waits without holding the context
 //! - [`body`]: frames, request and response bodies
 //! - [`template`]: placeholder strings, compiled at load
+//! - [`trust`]: which fields of a request are believed
 //! - [`worker`]: what a handler may ask of the world
 //! - [`outcome`]: how an exchange ended
 //! - [`listen`]: what a configuration says of listeners
@@ -21,16 +22,19 @@ pub mod listen;
 pub mod outcome;
 pub mod route;
 pub mod template;
+pub mod trust;
 pub mod wait;
+mod whole_body;
 pub mod worker;
 
 pub use body::{Body, BodyFault, BodyStream, FileSlice, Frame, Part, RequestBody};
 pub use build::{Build, BuildError, Registry};
-pub use context::{Arrival, Context, Scheme, Spare};
-pub use handler::{Fault, Handler, Matcher, Reason, Response, Step};
+pub use context::{Arrival, Client, Context, Scheme, Spare};
+pub use handler::{Fault, Handler, Matched, Matcher, PathReach, Reach, Reason, Response, Step, Stop};
 pub use listen::{HeadLimits, ListenAddress, ListenerSpec, Timeouts};
 pub use outcome::{Ending, Outcome};
 pub use route::{Generation, Plan, RoutesId, ServerId, StateId, Verdict};
 pub use template::Template;
+pub use trust::{Confusable, Trust};
 pub use wait::Wait;
 pub use worker::{Busy, Sleep, Worker};

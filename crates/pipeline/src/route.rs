@@ -6,6 +6,8 @@
 //! `terminal` ends the chain; of the routes of one group only the first that matches runs; what nobody answers is an
 //! empty 200.
 
+mod index;
+
 use std::any::Any;
 use std::ops::Range;
 use std::rc::Rc;
@@ -16,14 +18,20 @@ use causeway_message::StatusCode;
 use causeway_progress::Span;
 
 use crate::context::Context;
-use crate::handler::{Fault, Handler, Matcher, Reason, Response, Step};
+use crate::handler::{Fault, Handler, Matched, Matcher, Reason, Response, Step, Stop};
 use crate::outcome::Outcome;
+use crate::trust::{Confusable, Trust};
+use crate::whole_body;
 use crate::worker::Worker;
+
+pub(crate) use index::Index;
 
 /// Route lists that may be open inside each other.
 pub const CALLS_MAX: usize = 16;
 /// Handlers that one exchange may enter.
 pub const ENTERED_MAX: usize = 64;
+/// Words of group bits that storage keeps.
+const KEPT_GROUP_WORDS_MAX: usize = 2048;
 
 /// A route list of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +52,7 @@ struct HandlerId(u32);
 
 /// A group of a plan, of whose routes one runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct GroupId(pub(crate) u16);
+pub(crate) struct GroupId(pub(crate) u32);
 
 /// All matchers of a set match.
 pub(crate) type MatcherSet = Vec<Box<dyn Matcher>>;
@@ -55,11 +63,23 @@ pub(crate) struct Route {
     pub(crate) handlers: Range<u32>,
     pub(crate) group: Option<GroupId>,
     pub(crate) terminal: bool,
+    /// A matcher names the request's body.
+    pub(crate) reads_body: bool,
+}
+
+/// A route list.
+#[derive(Default)]
+pub(crate) struct List {
+    pub(crate) routes: Vec<Route>,
+    /// Of a long list: which routes may match at all.
+    pub(crate) index: Option<Index>,
 }
 
 pub(crate) struct Link {
     pub(crate) handler: Box<dyn Handler>,
     pub(crate) span: Span,
+    /// It names the request's body.
+    pub(crate) reads_body: bool,
 }
 
 /// A server's entrance to the plan.
@@ -68,6 +88,8 @@ pub(crate) struct Server {
     pub(crate) routes: RoutesId,
     pub(crate) errors: Option<RoutesId>,
     pub(crate) access_log: bool,
+    pub(crate) trust: Option<Trust>,
+    pub(crate) confusable: Confusable,
 }
 
 type StateMaker = Box<dyn Fn(&Rc<dyn Worker>) -> Box<dyn Any> + Send + Sync>;
@@ -76,26 +98,29 @@ type StateMaker = Box<dyn Fn(&Rc<dyn Worker>) -> Box<dyn Any> + Send + Sync>;
 #[derive(Default)]
 pub struct Plan {
     pub(crate) servers: Vec<Server>,
-    pub(crate) lists: Vec<Vec<Route>>,
+    pub(crate) lists: Vec<List>,
     pub(crate) links: Vec<Link>,
-    pub(crate) variables: Vec<String>,
-    pub(crate) groups: Vec<String>,
+    pub(crate) groups_len: u32,
     pub(crate) states: Vec<StateMaker>,
 }
 
 impl Plan {
-    pub(crate) fn variables_len(&self) -> usize {
-        self.variables.len()
-    }
-
     /// A server's name in the configuration.
     pub fn server_name(&self, server: ServerId) -> &str {
         &self.servers[usize::from(server.0)].name
     }
 
+    pub(crate) fn server(&self, server: ServerId) -> Option<&Server> {
+        self.servers.get(usize::from(server.0))
+    }
+
+    pub(crate) fn trust(&self, server: ServerId) -> Option<&Trust> {
+        self.server(server)?.trust.as_ref()
+    }
+
     /// Whether requests to this server leave an access record.
     pub fn access_log(&self, server: ServerId) -> bool {
-        self.servers.get(usize::from(server.0)).is_some_and(|server| server.access_log)
+        self.server(server).is_some_and(|server| server.access_log)
     }
 
     fn link(&self, id: HandlerId) -> &Link {
@@ -183,8 +208,12 @@ pub(crate) struct Flow {
     entered: Vec<HandlerId>,
     /// Those of `entered` that the answer has still to pass, by index; popped from the end.
     back: Vec<u16>,
+    /// A bit for each group of which a route ran; all clear between exchanges.
     groups: Vec<u64>,
+    taken: Vec<GroupId>,
     errors: Option<RoutesId>,
+    /// The chain is that of the server's error routes.
+    recovers: bool,
     /// Which call a pending wait was made in, and whose.
     direction: Direction,
     current: HandlerId,
@@ -194,13 +223,18 @@ pub(crate) struct Flow {
 enum Direction {
     #[default]
     In,
+    /// In a matcher: no handler is concerned.
+    Match,
     Out,
 }
 
 impl Flow {
     pub(crate) fn begin(&mut self, plan: &Plan, server: ServerId) {
-        self.groups.resize(plan.groups.len().div_ceil(64), 0);
-        if let Some(server) = plan.servers.get(usize::from(server.0)) {
+        let words = plan.groups_len.div_ceil(64) as usize;
+        if self.groups.len() < words {
+            self.groups.resize(words, 0);
+        }
+        if let Some(server) = plan.server(server) {
             self.errors = server.errors;
             self.calls.push(Place::start(server.routes));
         }
@@ -210,17 +244,28 @@ impl Flow {
         self.calls.clear();
         self.entered.clear();
         self.back.clear();
-        self.groups.clear();
+        for group in self.taken.drain(..) {
+            self.groups[group.0 as usize / 64] = 0;
+        }
+        if self.groups.len() > KEPT_GROUP_WORDS_MAX {
+            self.groups = Vec::new();
+        }
         self.errors = None;
+        self.recovers = false;
         self.direction = Direction::In;
     }
 
+    fn place(&mut self) -> &mut Place {
+        self.calls.last_mut().expect("a list is open while its routes are looked at")
+    }
+
     fn was_taken(&self, group: GroupId) -> bool {
-        self.groups[usize::from(group.0 / 64)] & (1 << (group.0 % 64)) != 0
+        self.groups[group.0 as usize / 64] & (1 << (group.0 % 64)) != 0
     }
 
     fn take(&mut self, group: GroupId) {
-        self.groups[usize::from(group.0 / 64)] |= 1 << (group.0 % 64);
+        self.groups[group.0 as usize / 64] |= 1 << (group.0 % 64);
+        self.taken.push(group);
     }
 }
 
@@ -246,7 +291,9 @@ pub fn run(cx: &mut Context) -> Verdict {
 pub fn poll(cx: &mut Context, task: &mut Task<'_>) -> Verdict {
     loop {
         let generation = Rc::clone(cx.generation());
-        let polled = {
+        let polled = if cx.flow().direction == Direction::Match {
+            cx.poll_step(task)
+        } else {
             let _span = generation.plan().link(cx.flow().current).span.enter();
             cx.poll_step(task)
         };
@@ -277,9 +324,9 @@ fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {
                     Ok(step) => step,
                     Err(fault) => Step::Fail(fault),
                 },
-                // Caddy: a request that nothing handles gets an empty 200.
-                Ok(None) => Step::Respond(Response::empty(StatusCode::OK)),
-                Err(fault) => Step::Fail(fault),
+                Ok(None) => Step::Respond(Response::empty(unanswered(cx))),
+                Err(Stop::Fail(fault)) => Step::Fail(fault),
+                Err(Stop::Wait(wait)) => Step::Wait(wait),
             },
             Step::Call(list) => {
                 let flow = cx.flow_mut();
@@ -321,39 +368,63 @@ fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {
     }
 }
 
-/// The handler that the chain comes to next; `None` at its end.
-fn next(cx: &mut Context, plan: &Plan) -> Result<Option<HandlerId>, Fault> {
+/// Caddy: a request that nothing handles gets an empty 200, a fault that the error routes leave alone its own status.
+fn unanswered(cx: &Context) -> StatusCode {
+    match cx.fault() {
+        Some(fault) if cx.flow().recovers || cx.flow().calls.last().is_some_and(|place| place.terminal) => fault.status,
+        _ => StatusCode::OK,
+    }
+}
+
+/// The handler that the chain comes to next; `None` at its end. A stop leaves the chain where it stood, so that it goes on
+/// from there.
+fn next(cx: &mut Context, plan: &Plan) -> Result<Option<HandlerId>, Stop> {
     loop {
-        let Some(place) = cx.flow_mut().calls.last_mut() else { return Ok(None) };
+        let Some(&place) = cx.flow().calls.last() else { return Ok(None) };
         if place.next < place.end {
-            place.next += 1;
-            return Ok(Some(HandlerId(place.next - 1)));
+            if plan.link(HandlerId(place.next)).reads_body {
+                read_body(cx)?;
+            }
+            cx.flow_mut().place().next += 1;
+            return Ok(Some(HandlerId(place.next)));
         }
         if place.terminal {
             return Ok(None);
         }
         let list = &plan.lists[place.list.0 as usize];
-        let Some(route) = list.get(place.route as usize) else {
+        let number = match &list.index {
+            Some(index) => index.next(place.route, cx),
+            None => place.route,
+        };
+        let Some(route) = list.routes.get(number as usize) else {
             cx.flow_mut().calls.pop();
             continue;
         };
-        place.route += 1;
-        if route.group.is_some_and(|group| cx.flow().was_taken(group)) || !matches(cx, route)? {
-            continue;
-        }
+        // Where the chain comes back to if a matcher stops it.
+        cx.flow_mut().place().route = number;
+        let runs = !route.group.is_some_and(|group| cx.flow().was_taken(group)) && matches(cx, route)?;
+        cx.forget_found();
         let flow = cx.flow_mut();
-        if let Some(group) = route.group {
-            flow.take(group);
+        let place = flow.place();
+        place.route = number + 1;
+        if runs {
+            (place.next, place.end, place.terminal) = (route.handlers.start, route.handlers.end, route.terminal);
+            if let Some(group) = route.group {
+                flow.take(group);
+            }
         }
-        let place = flow.calls.last_mut().expect("matchers do not touch the stack");
-        (place.next, place.end, place.terminal) = (route.handlers.start, route.handlers.end, route.terminal);
     }
 }
 
-fn matches(cx: &mut Context, route: &Route) -> Result<bool, Fault> {
+fn matches(cx: &mut Context, route: &Route) -> Matched {
     if route.matchers.is_empty() {
         return Ok(true);
     }
+    if route.reads_body {
+        read_body(cx)?;
+    }
+    // Only a matcher can wait from here to the next handler.
+    cx.flow_mut().direction = Direction::Match;
     'sets: for set in &route.matchers {
         for matcher in set {
             if !matcher.matches(cx)? {
@@ -363,6 +434,14 @@ fn matches(cx: &mut Context, route: &Route) -> Result<bool, Fault> {
         return Ok(true);
     }
     Ok(false)
+}
+
+fn read_body(cx: &mut Context) -> Result<(), Stop> {
+    cx.flow_mut().direction = Direction::Match;
+    match whole_body::read(cx) {
+        Some(wait) => Err(Stop::Wait(wait)),
+        None => Ok(()),
+    }
 }
 
 fn enter(cx: &mut Context, plan: &Plan, id: HandlerId) -> Result<Step, Fault> {
@@ -403,6 +482,7 @@ fn recover(cx: &mut Context, fault: Fault) -> Result<(), Response> {
     flow.direction = Direction::In;
     match flow.errors.take() {
         Some(list) => {
+            flow.recovers = true;
             flow.calls.push(Place::start(list));
             Ok(())
         }

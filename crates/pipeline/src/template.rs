@@ -1,84 +1,96 @@
 //! Placeholder strings, compiled at load: a request looks no name up.
 //!
-//! `{name}` is a placeholder, `\{` a brace. A name that is not known stays in the text as written, as Caddy leaves it.
+//! `{name}` is a placeholder; `\{` and `\}` are braces. What a name stands for is said in [`place`] for what belongs to the
+//! request, in [`load_time`] for what stays as it is while the configuration runs. Any other name is a slot that a module may
+//! set while the request runs (`map`, regular expressions); while it is not set the placeholder is unknown.
 
-use std::io::Write as _;
+mod load_time;
+mod place;
 
-use causeway_message::{FieldName, TargetForm};
+use place::{Known, Place};
 
 use crate::build::Build;
 use crate::context::{Context, VarId};
 
+/// Begins the placeholders of variables.
+pub(crate) const VARIABLES: &str = "http.vars.";
+
 /// A string with placeholders, ready to be rendered. Rendering costs the octets it writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Template(Box<[Piece]>);
+pub struct Template {
+    pieces: Box<[Piece]>,
+    unknown: Unknown,
+}
+
+/// What becomes of a placeholder that is not known when it is rendered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unknown {
+    /// No text.
+    Empty,
+    /// The text as it is written in the configuration.
+    Written,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
     Text(Box<str>),
-    Place(Place),
+    Placeholder { means: Meaning, written: Box<str> },
 }
 
-/// What a placeholder stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Place {
-    Method,
-    Scheme,
-    Protocol,
-    Host,
-    HostPort,
-    Port,
-    Uri,
-    Path,
-    Query,
-    Remote,
-    RemoteHost,
-    RemotePort,
-    Uuid,
-    Field(FieldName),
-    ResponseField(FieldName),
-    Variable(VarId),
-    FaultStatus,
-    FaultText,
+enum Meaning {
+    Place(Place),
+    /// Known only once a module has set it.
+    Slot(VarId),
 }
 
 impl Template {
-    /// Compiles `source`; variables that it names get their slots from `build`.
-    pub fn compile(source: &str, build: &mut Build<'_>) -> Self {
-        let mut pieces = Vec::new();
-        let mut text = String::new();
+    pub(crate) fn compile(source: &str, unknown: Unknown, build: &mut Build<'_>) -> Self {
+        let mut pieces = Pieces::default();
         let mut rest = source;
         while let Some(at) = rest.find(['{', '\\']) {
-            text.push_str(&rest[..at]);
+            pieces.text.push_str(&rest[..at]);
             let tail = &rest[at..];
             if let Some(escaped) = tail.strip_prefix('\\') {
                 let brace = escaped.starts_with(['{', '}']);
-                text.push_str(if brace { &escaped[..1] } else { "\\" });
+                pieces.text.push_str(if brace { &escaped[..1] } else { "\\" });
                 rest = if brace { &escaped[1..] } else { escaped };
                 continue;
             }
-            let found = tail.find('}').and_then(|end| Some((place(&tail[1..end], build)?, end)));
-            if let Some((place, end)) = found {
-                if !text.is_empty() {
-                    pieces.push(Piece::Text(std::mem::take(&mut text).into()));
-                }
-                pieces.push(Piece::Place(place));
-                rest = &tail[end + 1..];
-            } else {
-                text.push('{');
+            let Some(end) = closing(tail) else {
+                pieces.text.push('{');
                 rest = &tail[1..];
+                continue;
+            };
+            let name = &tail[1..end];
+            let found = Known::find(name, build);
+            // Braces of a style sheet or of JSON are no placeholders; what they enclose may hold some.
+            let is_text = found.is_none() && unknown == Unknown::Written && !is_name(name);
+            if is_text {
+                pieces.text.push('{');
+                rest = &tail[1..];
+                continue;
             }
+            rest = &tail[end + 1..];
+            let means = match found {
+                Some(Known::Text(text)) => {
+                    pieces.text.push_str(&text);
+                    continue;
+                }
+                Some(Known::Place(place)) => Meaning::Place(place),
+                None if is_name(name) => Meaning::Slot(build.slot(name)),
+                None => continue,
+            };
+            pieces.push(Piece::Placeholder { means, written: tail[..=end].into() });
         }
-        text.push_str(rest);
-        if !text.is_empty() {
-            pieces.push(Piece::Text(text.into()));
-        }
-        Self(pieces.into())
+        pieces.text.push_str(rest);
+        Self { pieces: pieces.finish(), unknown }
     }
 
     /// The whole text, when it holds no placeholder.
+    #[inline]
     pub fn literal(&self) -> Option<&str> {
-        match &*self.0 {
+        match &*self.pieces {
             [] => Some(""),
             [Piece::Text(text)] => Some(text),
             _ => None,
@@ -87,107 +99,85 @@ impl Template {
 
     /// Appends what the template stands for in this exchange.
     pub fn render(&self, cx: &mut Context, out: &mut Vec<u8>) {
-        for piece in &self.0 {
+        for piece in &self.pieces {
             match piece {
                 Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
-                Piece::Place(place) => place.render(cx, out),
+                Piece::Placeholder { means, written } => {
+                    if !means.render(cx, out) && self.unknown == Unknown::Written {
+                        out.extend_from_slice(written.as_bytes());
+                    }
+                }
+            }
+        }
+    }
+
+    /// As [`render`](Self::render), but has `put` append each placeholder's value, given its name without braces: for text
+    /// where a value is to be escaped and what is around it is not.
+    pub fn render_values(&self, cx: &mut Context, out: &mut Vec<u8>, mut put: impl FnMut(&str, &[u8], &mut Vec<u8>)) {
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
+                Piece::Placeholder { means, written } => {
+                    cx.with_scratch(|cx, value| {
+                        if !means.render(cx, value) && self.unknown == Unknown::Written {
+                            out.extend_from_slice(written.as_bytes());
+                        } else {
+                            put(&written[1..written.len() - 1], value, out);
+                        }
+                    });
+                }
             }
         }
     }
 }
 
-fn place(name: &str, build: &mut Build<'_>) -> Option<Place> {
-    if let Some(field) = name.strip_prefix("http.request.header.") {
-        return FieldName::parse(field).map(Place::Field);
-    }
-    if let Some(field) = name.strip_prefix("http.response.header.") {
-        return FieldName::parse(field).map(Place::ResponseField);
-    }
-    if let Some(variable) = name.strip_prefix("http.vars.") {
-        return Some(Place::Variable(build.variable(variable)));
-    }
-    Some(match name {
-        "http.request.method" => Place::Method,
-        "http.request.scheme" => Place::Scheme,
-        "http.request.proto" => Place::Protocol,
-        "http.request.host" => Place::Host,
-        "http.request.hostport" => Place::HostPort,
-        "http.request.port" => Place::Port,
-        "http.request.uri" => Place::Uri,
-        "http.request.uri.path" => Place::Path,
-        "http.request.uri.query" => Place::Query,
-        "http.request.remote" => Place::Remote,
-        "http.request.remote.host" => Place::RemoteHost,
-        "http.request.remote.port" => Place::RemotePort,
-        "http.request.uuid" => Place::Uuid,
-        "http.error.status_code" => Place::FaultStatus,
-        "http.error.status_text" => Place::FaultText,
-        _ => return None,
-    })
-}
-
-impl Place {
-    fn render(&self, cx: &mut Context, out: &mut Vec<u8>) {
-        if let Self::Uuid = self {
-            let uuid = uuid_text(cx.uuid());
-            out.extend_from_slice(&uuid);
-            return;
+impl Meaning {
+    /// Appends its text; false when it is not known now.
+    fn render(&self, cx: &mut Context, out: &mut Vec<u8>) -> bool {
+        match self {
+            Self::Place(place) => place.render(cx, out),
+            Self::Slot(id) => cx.variable(*id).map(|text| out.extend_from_slice(text)).is_some(),
         }
-        let cx = &*cx;
-        let head = cx.head();
-        let text: &[u8] = match self {
-            Self::Method => head.method().as_str().as_bytes(),
-            Self::Scheme => cx.arrival().scheme.as_str().as_bytes(),
-            Self::Protocol => cx.version().as_str().as_bytes(),
-            Self::Host => cx.host().as_bytes(),
-            Self::HostPort => head.authority().unwrap_or_default().as_bytes(),
-            Self::Port => cx.host_port().unwrap_or_default().as_bytes(),
-            Self::Uri => {
-                let target = head.target();
-                out.extend_from_slice(target.path().as_bytes());
-                let Some(query) = target.query().filter(|_| target.form() != TargetForm::Asterisk) else { return };
-                out.push(b'?');
-                query.as_bytes()
-            }
-            Self::Path => cx.path(),
-            Self::Query => head.target().query().unwrap_or_default().as_bytes(),
-            Self::Field(name) => head.fields().get(name).unwrap_or_default(),
-            Self::ResponseField(name) => cx.response().fields().get(name).unwrap_or_default(),
-            Self::Variable(id) => cx.variable(*id).unwrap_or_default(),
-            Self::FaultText => cx.fault().map_or("", |fault| fault.status.reason()).as_bytes(),
-            Self::Uuid | Self::Remote | Self::RemoteHost | Self::RemotePort | Self::FaultStatus => {
-                self.render_number(cx, out);
-                return;
-            }
-        };
-        out.extend_from_slice(text);
-    }
-
-    /// What has to be formatted; writing to a vector does not fail.
-    fn render_number(&self, cx: &Context, out: &mut Vec<u8>) {
-        let peer = cx.arrival().peer;
-        let _ = match self {
-            Self::Remote => write!(out, "{peer}"),
-            Self::RemoteHost => write!(out, "{}", peer.ip().to_canonical()),
-            Self::RemotePort => write!(out, "{}", peer.port()),
-            Self::FaultStatus => match cx.fault() {
-                Some(fault) => write!(out, "{}", fault.status.as_u16()),
-                None => Ok(()),
-            },
-            _ => Ok(()),
-        };
     }
 }
 
-/// 8-4-4-4-12 hexadecimal digits (RFC 9562 §4).
-fn uuid_text(uuid: u128) -> [u8; 36] {
-    let mut text = [b'-'; 36];
-    let mut shift = 128;
-    for (at, octet) in text.iter_mut().enumerate() {
-        if !matches!(at, 8 | 13 | 18 | 23) {
-            shift -= 4;
-            *octet = b"0123456789abcdef"[(uuid >> shift) as usize & 15];
+/// Pieces so far, and the text behind them that may still grow.
+#[derive(Default)]
+struct Pieces {
+    done: Vec<Piece>,
+    text: String,
+}
+
+impl Pieces {
+    fn push(&mut self, piece: Piece) {
+        self.flush();
+        self.done.push(piece);
+    }
+
+    fn flush(&mut self) {
+        if !self.text.is_empty() {
+            self.done.push(Piece::Text(std::mem::take(&mut self.text).into()));
         }
     }
-    text
+
+    fn finish(mut self) -> Box<[Piece]> {
+        self.flush();
+        self.done.into()
+    }
+}
+
+/// Where the brace that opens `tail` is closed: at the first closing one that has no backslash in front, the last octet
+/// of all excepted.
+fn closing(tail: &str) -> Option<usize> {
+    let octets = tail.as_bytes();
+    let mut end = tail.find('}')?;
+    while end < octets.len() - 1 && octets[end - 1] == b'\\' {
+        end += 1 + tail[end + 1..].find('}')?;
+    }
+    Some(end)
+}
+
+/// Whether a module could set a placeholder of this name.
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && !name.contains(|ch: char| ch.is_whitespace() || ch.is_control() || "{\"'`;".contains(ch))
 }

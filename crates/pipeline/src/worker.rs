@@ -41,6 +41,9 @@ pub trait Worker {
 
     /// 64 random bits, not for secrets.
     fn random(&self) -> u64;
+
+    /// When the server ends, once that has been said; past when it is ending.
+    fn shutdown_at(&self) -> Option<Instant>;
 }
 
 /// A pause until a moment of the worker's clock; granularity 1 ms. Allocates nothing in steady state.

@@ -63,8 +63,16 @@ impl Kit {
     /// # Errors
     /// Those of the build.
     pub fn build(registry: &Registry, routes: &Value, errors: &Value) -> Result<Self, BuildError> {
+        Self::of(registry, &spec(routes, errors))
+    }
+
+    /// A kit of this server, or what is wrong with it.
+    ///
+    /// # Errors
+    /// Those of the build.
+    pub fn of(registry: &Registry, server: &ServerSpec<'_>) -> Result<Self, BuildError> {
         let worker = FakeWorker::new();
-        let generation = generation(registry, routes, errors, &worker)?;
+        let generation = generation(registry, server, &worker)?;
         let woken = Arc::new(Flag::default());
         let waker = Waker::from(Arc::clone(&woken));
         Ok(Self { worker, vacant: Generation::vacant(), generation, spares: Vec::new(), woken, waker })
@@ -76,7 +84,7 @@ impl Kit {
     /// When it cannot be built.
     #[track_caller]
     pub fn reload(&mut self, registry: &Registry, routes: &Value, errors: &Value) {
-        match generation(registry, routes, errors, &self.worker) {
+        match generation(registry, &spec(routes, errors), &self.worker) {
             Ok(generation) => self.generation = generation,
             Err(error) => panic!("{error}"),
         }
@@ -273,15 +281,19 @@ fn is_bare(status: StatusCode) -> bool {
     status.forbids_content() && status != StatusCode::SWITCHING_PROTOCOLS
 }
 
+/// Without error routes where they are `null`.
+fn spec<'v>(routes: &'v Value, errors: &'v Value) -> ServerSpec<'v> {
+    let errors = (!errors.is_null()).then_some(errors);
+    ServerSpec { errors, ..ServerSpec::new("srv0", routes) }
+}
+
 fn generation(
     registry: &Registry,
-    routes: &Value,
-    errors: &Value,
+    server: &ServerSpec<'_>,
     worker: &Rc<FakeWorker>,
 ) -> Result<Rc<Generation>, BuildError> {
     let mut build = Build::new(registry);
-    let errors = (!errors.is_null()).then_some(errors);
-    build.server(&ServerSpec { name: "srv0", routes, errors, access_log: false })?;
+    build.server(server)?;
     let worker: Rc<dyn Worker> = worker.clone();
     Ok(Generation::new(Arc::new(build.finish()), &worker))
 }

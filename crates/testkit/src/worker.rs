@@ -48,6 +48,7 @@ pub struct FakeWorker {
     inline: Cell<bool>,
     spawned: RefCell<Vec<Spawned>>,
     random: Cell<u64>,
+    shutdown_at: Cell<Option<Instant>>,
     pool: Arc<Pool>,
 }
 
@@ -65,8 +66,14 @@ impl FakeWorker {
             inline: Cell::new(true),
             spawned: RefCell::default(),
             random: Cell::new(0x5eed),
+            shutdown_at: Cell::default(),
             pool: Arc::default(),
         })
+    }
+
+    /// The server ends at that moment of the clock.
+    pub fn shut_down_at(&self, at: Instant) {
+        self.shutdown_at.set(Some(at));
     }
 
     /// From here on blocking jobs wait for [`run_jobs`](Self::run_jobs); with `jobs_max` of them waiting the next is
@@ -131,6 +138,10 @@ impl FakeWorker {
 }
 
 impl Worker for FakeWorker {
+    fn shutdown_at(&self) -> Option<Instant> {
+        self.shutdown_at.get()
+    }
+
     fn now(&self) -> Instant {
         self.start + self.passed.get()
     }

@@ -89,7 +89,7 @@ impl Bench {
             json!([route, route])
         };
         let server = |build: &mut Build<'_>, name: &str, handler: &str| {
-            let spec = ServerSpec { name, routes: &routes(handler), errors: None, access_log: false };
+            let spec = ServerSpec::new(name, &routes(handler));
             build.server(&spec).expect("a good plan")
         };
         let dirtying = server(&mut build, "dirtying", "dirty");

@@ -36,7 +36,7 @@ fn start() -> Engine {
     causeway_modules::register(&mut registry);
     let mut build = Build::new(&registry);
     let routes = json!([{ "handle": [{ "handler": "static_response", "body": answer::BODY }] }]);
-    let spec = ServerSpec { name: "bench", routes: &routes, errors: None, access_log: false };
+    let spec = ServerSpec::new("bench", &routes);
     let listener = ListenerSpec {
         address: ListenAddress { host: Some([127, 0, 0, 1].into()), port: 0 },
         server: build.server(&spec).expect("a good plan"),

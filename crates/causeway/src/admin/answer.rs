@@ -56,6 +56,11 @@ impl Answer {
         Self { status, error: Some(words), ..Self::json(&value) }
     }
 
+    /// The body is larger than anything that is read.
+    pub(super) fn too_large(octets_max: usize) -> Self {
+        Self::error(413, format!("reading request body: more than {} MiB", octets_max >> 20))
+    }
+
     /// A change, or what was asked for, that there cannot be. Caddy's statuses: its 500 is often the client's mistake.
     pub(super) fn fault(fault: &ChangeFault) -> Self {
         let status = match fault {

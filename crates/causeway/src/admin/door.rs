@@ -8,7 +8,7 @@ use causeway_pipeline::{Context, Handler, Step};
 use super::Office;
 use super::answer::Answer;
 use super::rules::{Guard, Rules};
-use super::work::{Ask, perform};
+use super::work::{Ask, BODY_OCTETS_MAX, perform};
 use crate::server::{By, Force, Source, Verb};
 
 const SOURCE_FILE: NameRef<'static> = NameRef::Other("Caddy-Config-Source-File");
@@ -28,13 +28,21 @@ impl Door {
 
 impl Handler for Door {
     fn enter(&self, cx: &mut Context) -> Step {
-        let ask = match self.guard.check(cx).and_then(|()| ask(cx)) {
+        let ask = match self.guard.check(cx).and_then(|()| too_large(cx)).and_then(|()| ask(cx)) {
             Ok(ask) => ask,
             Err(answer) => return answer.step(cx),
         };
         let body = cx.take_body();
         let work = perform(ask, body, Arc::clone(&self.office), cx.worker().clone());
         cx.wait(work, |cx, answer: Answer| answer.step(cx))
+    }
+}
+
+/// Refuses a body by the length that it announces; one that announces none is counted as it comes.
+fn too_large(cx: &Context) -> Result<(), Answer> {
+    match cx.head().fields().content_length() {
+        Ok(Some(length)) if length > BODY_OCTETS_MAX as u64 => Err(Answer::too_large(BODY_OCTETS_MAX)),
+        _ => Ok(()),
     }
 }
 

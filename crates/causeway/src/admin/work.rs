@@ -15,7 +15,7 @@ use crate::document::{AdaptedDocument, Document, Language};
 use crate::server::{By, Change, Force, Load, LoadFault, Verb};
 
 /// How large a configuration may be; 64 MiB. Beyond: 413.
-const BODY_OCTETS_MAX: usize = 64 << 20;
+pub(super) const BODY_OCTETS_MAX: usize = 64 << 20;
 
 /// What a request asks for, its body apart.
 pub(super) enum Ask {
@@ -190,8 +190,7 @@ async fn text(body: Option<RequestBody>) -> Result<Vec<u8>, Answer> {
     while let Some(frame) = poll_fn(|task| body.poll_frame(task)).await {
         match frame {
             Ok(Frame::Chunk(chunk)) if text.len() + chunk.len() > BODY_OCTETS_MAX => {
-                let words = format!("reading request body: more than {} MiB", BODY_OCTETS_MAX >> 20);
-                return Err(Answer::error(413, words));
+                return Err(Answer::too_large(BODY_OCTETS_MAX));
             }
             Ok(Frame::Chunk(chunk)) => text.extend_from_slice(chunk.as_slice()),
             Ok(Frame::Trailers(_)) => {}

@@ -98,7 +98,7 @@ pub(crate) fn serve(serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> 
     let settings = Settings {
         workers,
         grace,
-        registry: Arc::new(causeway::registry()),
+        registry: Arc::new(source::registry(&serving.environment)),
         environment: Arc::new(move |name| environment.get(name)),
         admin: client::default_address()?,
         autosave: autosave_path().filter(|_| serving.site == Site::Configured),
@@ -145,7 +145,7 @@ pub(crate) fn serve(serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> 
                 stopping.ended().await;
             }
             // The admin API's last answers are not waited for here: `run` does.
-            std::future::pending().await
+            std::future::pending::<()>().await;
         };
         tokio::select! {
             () = &mut run => Ok(()),

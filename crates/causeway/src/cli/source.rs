@@ -8,6 +8,7 @@ use anyhow::{Context as _, anyhow, bail};
 use causeway::document::{AdaptedDocument, Document, Language};
 use causeway::server::{self, LoadFault};
 use causeway_config::caddyfile::Directives;
+use causeway_pipeline::Registry;
 use clap::Args;
 use serde_json::json;
 
@@ -101,9 +102,17 @@ impl Source {
 
     /// Checks that it can be served.
     pub(crate) fn validate(&self, adapted: &AdaptedDocument) -> anyhow::Result<()> {
-        let checked = server::validate(adapted.json.clone(), &causeway::registry());
+        let checked = server::validate(adapted.json.clone(), &registry(&self.environment));
         checked.map_err(|fault| explain(&self.document, adapted, &fault))
     }
+}
+
+/// All built-in modules, with the variables that a configuration may name.
+pub(crate) fn registry(environment: &Arc<Environment>) -> Registry {
+    let mut registry = causeway::registry();
+    let environment = Arc::clone(environment);
+    registry.environment(move |name| environment.get(name));
+    registry
 }
 
 /// Says what was accepted but deserves a look.
@@ -154,7 +163,7 @@ pub(crate) fn welcome(listen: Option<&str>) -> Source {
 
 #[cfg(test)]
 mod tests {
-    use causeway_pipeline::{Build, Registry, Template};
+    use causeway_pipeline::Build;
 
     use super::*;
 
@@ -162,7 +171,7 @@ mod tests {
     fn a_literal_is_shown_as_it_is() {
         for text in ["", "a", "{a}", "\\", "\\{", "\\}", "\\\\{x\\\\}", "a\\b{http.request.host}", "{{}}", "}{"] {
             let registry = Registry::default();
-            let template = Template::compile(&literal(text), &mut Build::new(&registry));
+            let template = Build::new(&registry).template(&literal(text));
             assert_eq!(template.literal(), Some(text));
         }
     }

@@ -171,6 +171,13 @@ impl Server {
         self.ports[0]
     }
 
+    /// The port of the admin API, which the kernel chose too; to be asked for once.
+    #[track_caller]
+    pub(crate) fn admin_port(&mut self) -> u16 {
+        let line = self.line_with("The admin API is on http://");
+        line.rsplit_once(':').unwrap().1.parse().unwrap()
+    }
+
     /// The next line on standard error that holds `words`.
     #[track_caller]
     pub(crate) fn line_with(&mut self, words: &str) -> String {

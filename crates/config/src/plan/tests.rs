@@ -63,7 +63,7 @@ fn a_site_that_needs_tls_is_refused() {
     registry.matcher("host", |_, _| {
         struct Any;
         impl causeway_pipeline::Matcher for Any {
-            fn matches(&self, _: &mut causeway_pipeline::Context) -> Result<bool, causeway_pipeline::Fault> {
+            fn matches(&self, _: &mut causeway_pipeline::Context) -> causeway_pipeline::Matched {
                 Ok(true)
             }
         }

@@ -124,7 +124,7 @@ impl Bench {
         registry.handler("by_path", |_, _| Ok(Box::new(ByPath)));
         let mut build = Build::new(&registry);
         let routes = json!([{"handle": [{"handler": "by_path"}]}]);
-        let spec = ServerSpec { name: "test", routes: &routes, errors: None, access_log: false };
+        let spec = ServerSpec::new("test", &routes);
         let server = build.server(&spec).unwrap();
         let worker: Rc<dyn Worker> = core.clone();
         core.set_generation(Generation::new(Arc::new(build.finish()), &worker));

@@ -10,8 +10,8 @@ use std::time::Duration;
 use causeway_message::{FieldMap, FieldValue, NameRef, StatusCode, names};
 use causeway_pipeline::worker::run_blocking;
 use causeway_pipeline::{
-    BodyFault, BodyStream, Build, BuildError, Context, Fault, Frame, Handler, Matcher, Outcome, Registry, RequestBody,
-    Response, Sleep, Step,
+    BodyFault, BodyStream, Build, BuildError, Context, Fault, Frame, Handler, Matched, Matcher, Outcome, Registry,
+    RequestBody, Response, Sleep, Step,
 };
 use serde_json::{Value, json};
 
@@ -210,7 +210,7 @@ fn given(value: &Value, build: &Build<'_>) -> Result<Given, BuildError> {
 struct At(String);
 
 impl Matcher for At {
-    fn matches(&self, cx: &mut Context) -> Result<bool, Fault> {
+    fn matches(&self, cx: &mut Context) -> Matched {
         Ok(segment(cx, 0) == self.0)
     }
 }

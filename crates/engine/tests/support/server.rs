@@ -66,7 +66,7 @@ impl Server {
         let registry = handlers::registry();
         let mut build = Build::new(&registry);
         let errors = (setup.errors == Errors::Handled).then_some(&errors);
-        let server = ServerSpec { name: "test", routes: &routes, errors, access_log: false };
+        let server = ServerSpec { errors, ..ServerSpec::new("test", &routes) };
         let server = build.server(&server).unwrap_or_else(|error| panic!("{error}"));
         let listeners = setup.listen.iter().map(|address| ListenerSpec {
             address: *address,

@@ -22,22 +22,22 @@ fn send(mut handler: Value, request: &Request) -> Answer {
 fn request_operations() {
     let request = Request::get("/").field("X-A", "one").field("X-A", "two").field("X-B", "b-b").field("Y-B", "y");
     for (ops, want) in [
-        (json!({}), "one|b-b|"),
+        (json!({}), "one,two|b-b|"),
         (json!({ "set": { "x-a": ["{http.request.method}"] } }), "GET|b-b|"),
-        (json!({ "set": { "x-c": ["1", "2"] } }), "one|b-b|1,2"),
-        (json!({ "add": { "X-C": ["1", "2"] } }), "one|b-b|1"),
+        (json!({ "set": { "x-c": ["1", "2"] } }), "one,two|b-b|1,2"),
+        (json!({ "add": { "X-C": ["1", "2"] } }), "one,two|b-b|1,2"),
         (json!({ "delete": ["x-a"] }), "|b-b|"),
-        (json!({ "delete": ["*-b"] }), "one||"),
+        (json!({ "delete": ["*-b"] }), "one,two||"),
         (json!({ "delete": ["x-*"] }), "||"),
         (json!({ "delete": ["*-*"] }), "||"),
         (json!({ "delete": ["*"], "set": { "X-C": ["c"] } }), "||c"),
-        (json!({ "add": { "X-C": ["c"] }, "delete": ["X-C"] }), "one|b-b|"),
+        (json!({ "add": { "X-C": ["c"] }, "delete": ["X-C"] }), "one,two|b-b|"),
         (
             json!({ "replace": { "X-B": [{ "search": "b", "replace": "<{http.request.method}>" }] } }),
-            "one|<GET>-<GET>|",
+            "one,two|<GET>-<GET>|",
         ),
-        (json!({ "replace": { "*": [{ "search": "o", "replace": "0" }] } }), "0ne|b-b|"),
-        (json!({ "replace": { "X-B": [{ "search": "", "replace": "x" }] } }), "one|b-b|"),
+        (json!({ "replace": { "*": [{ "search": "o", "replace": "0" }] } }), "0ne,tw0|b-b|"),
+        (json!({ "replace": { "X-B": [{ "search": "", "replace": "x" }] } }), "one,two|b-b|"),
     ] {
         assert_eq!(send(json!({ "request": ops }), &request).text(), want, "{ops}");
     }

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use causeway_message::{FieldName, names};
-use causeway_pipeline::{Build, BuildError, Context, Fault, Matcher, Template};
+use causeway_pipeline::{Build, BuildError, Context, Matched, Matcher, Template};
 use serde_json::Value;
 
 use crate::glob::Affix;
-use crate::rendered::Rendered;
 
 struct HeaderMatcher(Box<[Condition]>);
 
@@ -45,7 +44,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
 }
 
 impl Matcher for HeaderMatcher {
-    fn matches(&self, cx: &mut Context) -> Result<bool, Fault> {
+    fn matches(&self, cx: &mut Context) -> Matched {
         Ok(self.0.iter().all(|condition| condition.holds(cx)))
     }
 }
@@ -60,12 +59,13 @@ impl Condition {
             Wanted::Absent => !exists,
             Wanted::Present => exists,
             Wanted::Patterns(patterns) => patterns.iter().any(|pattern| {
-                let pattern = Rendered::of(pattern, cx);
-                let pattern = Affix::of(&pattern);
-                if is_host {
-                    return cx.head().authority().is_some_and(|host| pattern.matches(host.as_bytes()));
-                }
-                cx.head().fields().get_all(name).any(|value| pattern.matches(value))
+                cx.rendered(pattern, |cx, pattern| {
+                    let pattern = Affix::of(pattern);
+                    if is_host {
+                        return cx.head().authority().is_some_and(|host| pattern.matches(host.as_bytes()));
+                    }
+                    cx.head().fields().get_all(name).any(|value| pattern.matches(value))
+                })
             }),
         }
     }

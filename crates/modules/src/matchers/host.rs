@@ -1,11 +1,14 @@
 //! `host`: a list of hosts, one of which the request must name.
 
-use causeway_pipeline::{Build, BuildError, Context, Fault, Matcher, Template};
+use causeway_pipeline::{Build, BuildError, Context, Matched, Matcher, Reach, Template};
 use serde_json::Value;
 
-use crate::rendered::Rendered;
-
-struct HostMatcher(Box<[Template]>);
+struct HostMatcher {
+    /// In lower case and in order, so that one of thousands is found at once.
+    exact: Box<[Box<str>]>,
+    /// With wildcards or placeholders.
+    patterns: Box<[Template]>,
+}
 
 /// Makes the matcher from a list of hosts: a whole label may be `*`. A port in the request is ignored, letters are
 /// compared in any case.
@@ -14,22 +17,44 @@ struct HostMatcher(Box<[Template]>);
 /// When it is no list of hosts. Names outside ASCII are to be written in Punycode.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
     let written: Vec<String> = build.parse(value)?;
-    let mut hosts = Vec::with_capacity(written.len());
+    let mut exact = Vec::with_capacity(written.len());
+    let mut patterns = Vec::new();
     for host in written {
         if !host.is_ascii() {
             return Err(build.refuse(host, "a host in ASCII; international names are written in Punycode (xn--…)"));
         }
-        hosts.push(build.template(&host));
+        let template = build.template(&host);
+        match template.literal() {
+            Some(literal) if !literal.contains('*') => exact.push(literal.to_ascii_lowercase().into_boxed_str()),
+            _ => patterns.push(template),
+        }
     }
-    Ok(Box::new(HostMatcher(hosts.into())))
+    exact.sort_unstable();
+    Ok(Box::new(HostMatcher { exact: exact.into(), patterns: patterns.into() }))
 }
 
 impl Matcher for HostMatcher {
-    fn matches(&self, cx: &mut Context) -> Result<bool, Fault> {
-        Ok(self.0.iter().any(|pattern| {
-            let pattern = Rendered::of(pattern, cx);
-            matches(&pattern, cx.host().as_bytes())
-        }))
+    fn matches(&self, cx: &mut Context) -> Matched {
+        Ok(self.is_exact(cx.host())
+            || self
+                .patterns
+                .iter()
+                .any(|pattern| cx.rendered(pattern, |cx, pattern| matches(pattern, cx.host().as_bytes()))))
+    }
+
+    fn reach(&self) -> Reach<'_> {
+        let patterns: Option<Vec<_>> = self.patterns.iter().map(Template::literal).collect();
+        match patterns {
+            Some(patterns) => Reach::Hosts(self.exact.iter().map(|host| &**host).chain(patterns).collect()),
+            None => Reach::All,
+        }
+    }
+}
+
+impl HostMatcher {
+    fn is_exact(&self, host: &str) -> bool {
+        let lower = || host.bytes().map(|octet| octet.to_ascii_lowercase());
+        self.exact.binary_search_by(|known| known.bytes().cmp(lower())).is_ok()
     }
 }
 

@@ -1,6 +1,6 @@
 //! `method`: a list of methods, one of which the request must have.
 
-use causeway_pipeline::{Build, BuildError, Context, Fault, Matcher};
+use causeway_pipeline::{Build, BuildError, Context, Matched, Matcher};
 use serde_json::Value;
 
 struct MethodMatcher(Box<[Box<str>]>);
@@ -18,7 +18,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
 }
 
 impl Matcher for MethodMatcher {
-    fn matches(&self, cx: &mut Context) -> Result<bool, Fault> {
+    fn matches(&self, cx: &mut Context) -> Matched {
         let method = cx.head().method().as_str();
         Ok(self.0.iter().any(|wanted| **wanted == *method))
     }

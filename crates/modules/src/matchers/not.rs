@@ -1,6 +1,6 @@
 //! `not`: a list of matcher sets, none of which may match.
 
-use causeway_pipeline::{Build, BuildError, Context, Fault, Matcher};
+use causeway_pipeline::{Build, BuildError, Context, Matched, Matcher};
 use serde_json::{Map, Value};
 
 struct Not(Box<[Vec<Box<dyn Matcher>>]>);
@@ -19,7 +19,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
 }
 
 impl Matcher for Not {
-    fn matches(&self, cx: &mut Context) -> Result<bool, Fault> {
+    fn matches(&self, cx: &mut Context) -> Matched {
         'sets: for set in &self.0 {
             for matcher in set {
                 if !matcher.matches(cx)? {

@@ -7,11 +7,10 @@
 use std::cell::RefCell;
 
 use causeway_message::path::{clean, is_clean, remove_dot_segments};
-use causeway_pipeline::{Build, BuildError, Context, Fault, Matcher, Template};
+use causeway_pipeline::{Build, BuildError, Context, Matched, Matcher, PathReach, Reach, Template};
 use serde_json::Value;
 
 use crate::glob::{Affix, Space, glob};
-use crate::rendered::Rendered;
 
 struct PathMatcher(Box<[Pattern]>);
 
@@ -19,6 +18,19 @@ struct Pattern {
     text: Template,
     /// Of a text without placeholders.
     shape: Option<Shape>,
+}
+
+impl Pattern {
+    /// `None` when it may match any path.
+    fn reach(&self) -> Option<PathReach<'_>> {
+        let (text, shape) = (self.text.literal()?, self.shape?);
+        let fixed = text.find(|ch| "*?[\\".contains(ch));
+        match (shape.kind, fixed) {
+            (Kind::Escaped, _) | (_, Some(0)) => None,
+            (Kind::Affix, None) => Some(PathReach::Exact(text)),
+            (_, fixed) => Some(PathReach::Prefix(&text[..fixed.unwrap_or(text.len())])),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,13 +92,19 @@ thread_local! {
 }
 
 impl Matcher for PathMatcher {
-    fn matches(&self, cx: &mut Context) -> Result<bool, Fault> {
+    fn matches(&self, cx: &mut Context) -> Matched {
         Ok(self.0.iter().any(|pattern| {
-            let text = Rendered::of(&pattern.text, cx);
-            let shape = pattern.shape.unwrap_or_else(|| Shape::of(&text));
-            let path = if shape.kind == Kind::Escaped { cx.head().target().path().as_bytes() } else { cx.path() };
-            matches(shape, &text, path)
+            cx.rendered(&pattern.text, |cx, text| {
+                let shape = pattern.shape.unwrap_or_else(|| Shape::of(text));
+                let path = if shape.kind == Kind::Escaped { cx.head().target().path().as_bytes() } else { cx.path() };
+                matches(shape, text, path)
+            })
         }))
+    }
+
+    fn reach(&self) -> Reach<'_> {
+        let paths: Option<Vec<_>> = self.0.iter().map(Pattern::reach).collect();
+        paths.map_or(Reach::All, Reach::Paths)
     }
 }
 

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use causeway_pipeline::{Build, BuildError, Context, Fault, Matcher, Template};
+use causeway_pipeline::{Build, BuildError, Context, Matched, Matcher, Template};
 use serde_json::Value;
 
 use crate::glob::hex;
-use crate::rendered::Rendered;
 
 /// Each key with the values of which it must have one.
 struct QueryMatcher(Box<[(Template, Box<[Template]>)]>);
@@ -25,7 +24,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
 }
 
 impl Matcher for QueryMatcher {
-    fn matches(&self, cx: &mut Context) -> Result<bool, Fault> {
+    fn matches(&self, cx: &mut Context) -> Matched {
         let query = cx.head().target().query().unwrap_or_default().as_bytes();
         if !is_decodable(query) {
             return Ok(false);
@@ -34,11 +33,13 @@ impl Matcher for QueryMatcher {
             return Ok(pairs(query).next().is_none());
         }
         Ok(self.0.iter().all(|(key, values)| {
-            let key = Rendered::of(key, cx);
-            values.iter().any(|value| {
-                let value = Rendered::of(value, cx);
-                let query = cx.head().target().query().unwrap_or_default().as_bytes();
-                pairs(query).any(|(k, v)| decodes_to(k, &key) && (&*value == b"*" || decodes_to(v, &value)))
+            cx.rendered(key, |cx, key| {
+                values.iter().any(|value| {
+                    cx.rendered(value, |cx, value| {
+                        let query = cx.head().target().query().unwrap_or_default().as_bytes();
+                        pairs(query).any(|(k, v)| decodes_to(k, key) && (value == b"*" || decodes_to(v, value)))
+                    })
+                })
             })
         }))
     }

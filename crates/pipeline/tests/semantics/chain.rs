@@ -114,11 +114,11 @@ fn faults_and_error_routes() {
     let want = "in a, in b, in f, failed b, failed a, in e";
     check("a fault in the error routes is not led there again", routes.clone(), errors, &get, (502, "", want));
     check(
-        "error routes that answer nothing",
+        "error routes that answer nothing leave the fault its status",
         routes,
         json!([]),
         &get,
-        (200, "", "in a, in b, in f, failed b, failed a"),
+        (404, "", "in a, in b, in f, failed b, failed a"),
     );
     let healed =
         json!([{ "handle": [probe("a"), with("b", json!({ "failed": "respond", "body": "healed" })), failing()] }]);

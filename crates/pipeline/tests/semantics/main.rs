@@ -3,11 +3,15 @@
 //! - [`probe`]: a handler that does what its JSON says and leaves a trace, and a matcher
 //! - [`chain`]: order, groups, matching, calls, the way back, faults, bounds
 //! - [`waits`]: waiting, and what it costs
-//! - [`texts`]: placeholders, variables, uuid
+//! - [`matching`]: matchers that wait, long lists, named routes, bodies as texts
+//! - [`placeholders`]: each of them, and what becomes of unknown ones
+//! - [`texts`]: the uuid, and targets that are none
 //! - [`dirty`]: B after any A equals B on fresh storage
 
 mod chain;
 mod dirty;
+mod matching;
+mod placeholders;
 mod probe;
 mod texts;
 mod waits;

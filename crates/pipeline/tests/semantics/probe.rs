@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use causeway_message::{FieldMap, FieldName, FieldValue, NameRef, StatusCode};
 use causeway_pipeline::body::BodyStream;
-use causeway_pipeline::context::VarId;
+use causeway_pipeline::context::{MatcherId, VarId};
 use causeway_pipeline::worker::run_blocking;
 use causeway_pipeline::{
-    Build, BuildError, Context, Fault, Frame, Handler, Matcher, Outcome, Registry, RequestBody, Response, RoutesId,
-    Sleep, Step, Template,
+    Build, BuildError, Context, Fault, Frame, Handler, Matched, Matcher, Outcome, PathReach, Reach, Registry,
+    RequestBody, Response, RoutesId, Sleep, Step, Template,
 };
 use causeway_testkit::Answer;
 use serde::Deserialize;
@@ -36,6 +36,10 @@ struct Written {
     set_variable: Option<(String, String)>,
     inform: bool,
     take_body: bool,
+    /// A placeholder that it sets, and to what.
+    set_slot: Option<(String, String)>,
+    limit_body: Option<u64>,
+    replace_body: Option<String>,
 }
 
 struct Probe {
@@ -50,6 +54,9 @@ struct Probe {
     set_variable: Option<(VarId, Template)>,
     inform: bool,
     take_body: bool,
+    set_slot: Option<(VarId, Template)>,
+    limit_body: Option<u64>,
+    replace_body: Option<String>,
 }
 
 #[derive(Clone, Copy)]
@@ -96,6 +103,16 @@ pub(crate) fn registry() -> Registry {
         let (name, want): (String, String) = build.parse(value)?;
         Ok(Box::new(HasField(FieldName::parse(&name).expect("a name"), want)))
     });
+    registry.matcher("sleep", |value, build| {
+        let (answer, reach): (Value, Option<String>) = build.parse(value)?;
+        Ok(Box::new(Sleepy { id: build.matcher_id(), answer: answer.as_bool(), host: reach }))
+    });
+    registry.matcher("text", |value, build| {
+        let (text, want): (String, String) = build.parse(value)?;
+        Ok(Box::new(Text(build.template(&text), want)))
+    });
+    registry.matcher("hosts", |value, build| Ok(Box::new(Hosts(build.parse(value)?))));
+    registry.matcher("paths", |value, build| Ok(Box::new(Paths(build.parse(value)?))));
     registry.matcher("fault", |value, build| Ok(Box::new(Faulty(build.parse(value)?))));
     registry
 }
@@ -108,12 +125,15 @@ fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildE
         leave: Door::parse(written.leave.as_deref()),
         failed: Door::parse(written.failed.as_deref()),
         routes,
-        body: Arc::new(build.template(&written.body)),
+        body: Arc::new(build.template_of_known(&written.body)),
         set_target: written.set_target,
         set_field: written.set_field.map(|(name, v)| (FieldName::parse(&name).expect("a name"), build.template(&v))),
         set_variable: written.set_variable.map(|(name, text)| (build.variable(&name), build.template(&text))),
         inform: written.inform,
         take_body: written.take_body,
+        set_slot: written.set_slot.map(|(name, text)| (build.slot(&name), build.template(&text))),
+        limit_body: written.limit_body,
+        replace_body: written.replace_body,
         mark: written.mark,
     }))
 }
@@ -167,6 +187,15 @@ impl Handler for Probe {
         }
         if let Some((id, text)) = &self.set_variable {
             cx.set_variable(*id, text);
+        }
+        if let Some((id, text)) = &self.set_slot {
+            cx.set_variable(*id, text);
+        }
+        if let Some(limit) = self.limit_body {
+            cx.limit_body(limit);
+        }
+        if let Some(body) = &self.replace_body {
+            cx.replace_body(cx.chunk(body.as_bytes()));
         }
         if self.inform {
             cx.inform(StatusCode::EARLY_HINTS, FieldMap::new());
@@ -233,7 +262,7 @@ pub(crate) fn traced(answer: &Answer) -> String {
 struct HasField(FieldName, String);
 
 impl Matcher for HasField {
-    fn matches(&self, cx: &mut Context) -> Result<bool, Fault> {
+    fn matches(&self, cx: &mut Context) -> Matched {
         Ok(cx.head().fields().get(&self.0) == Some(self.1.as_bytes()))
     }
 }
@@ -241,7 +270,65 @@ impl Matcher for HasField {
 struct Faulty(u16);
 
 impl Matcher for Faulty {
-    fn matches(&self, _cx: &mut Context) -> Result<bool, Fault> {
-        Err(Fault::status(StatusCode::new(self.0).expect("a code")))
+    fn matches(&self, _cx: &mut Context) -> Matched {
+        Err(Fault::status(StatusCode::new(self.0).expect("a code")).into())
+    }
+}
+
+/// Matches as it was told to, a second later; without an answer it fails.
+struct Sleepy {
+    id: MatcherId,
+    answer: Option<bool>,
+    host: Option<String>,
+}
+
+impl Matcher for Sleepy {
+    fn matches(&self, cx: &mut Context) -> Matched {
+        if let Some(answer) = cx.recall(self.id) {
+            trace(cx, "recalled", "");
+            return Ok(answer);
+        }
+        let worker = Rc::clone(cx.worker());
+        let until = worker.now() + Duration::from_secs(1);
+        let answer = self.answer.ok_or_else(|| Fault::status(StatusCode::BAD_GATEWAY));
+        Err(cx.wait_to_match(self.id, Sleep::until(worker, until), move |_, ()| answer))
+    }
+
+    fn reach(&self) -> Reach<'_> {
+        self.host.as_ref().map_or(Reach::All, |host| Reach::Hosts(vec![host]))
+    }
+}
+
+struct Text(Template, String);
+
+impl Matcher for Text {
+    fn matches(&self, cx: &mut Context) -> Matched {
+        Ok(cx.rendered(&self.0, |_, text| text == self.1.as_bytes()))
+    }
+}
+
+/// One of these, without wildcards.
+struct Hosts(Vec<String>);
+
+impl Matcher for Hosts {
+    fn matches(&self, cx: &mut Context) -> Matched {
+        Ok(self.0.iter().any(|host| host.eq_ignore_ascii_case(cx.host())))
+    }
+
+    fn reach(&self) -> Reach<'_> {
+        Reach::Hosts(self.0.iter().map(|host| &**host).collect())
+    }
+}
+
+/// Beginnings, as they are written.
+struct Paths(Vec<String>);
+
+impl Matcher for Paths {
+    fn matches(&self, cx: &mut Context) -> Matched {
+        Ok(self.0.iter().any(|path| cx.path().starts_with(path.as_bytes())))
+    }
+
+    fn reach(&self) -> Reach<'_> {
+        Reach::Paths(self.0.iter().map(|path| PathReach::Prefix(path)).collect())
     }
 }

@@ -1,6 +1,5 @@
-//! Placeholders, variables, uuid.
+//! The uuid, and targets that are none.
 
-use causeway_message::Version;
 use causeway_testkit::{Kit, Request};
 use serde_json::json;
 
@@ -8,38 +7,9 @@ use crate::probe::registry;
 
 fn kit(text: &str) -> Kit {
     let routes = json!([{ "handle": [
-        { "handler": "probe", "mark": "a", "set_variable": ["v", "<{http.request.method}>"] },
         { "handler": "probe", "mark": "b", "enter": "respond", "body": text },
     ] }]);
     Kit::new(&registry(), &routes)
-}
-
-// Caddy's documentation of placeholders.
-#[test]
-fn placeholders() {
-    let request = Request::new("POST", "/a%20b?c=d").field("Host", "Ex.test:81").field("X-Y", "1").field("X-Y", "2");
-    for (text, want) in [
-        ("", ""),
-        ("plain", "plain"),
-        ("{http.request.method}", "POST"),
-        ("{http.request.scheme}://{http.request.hostport}{http.request.uri}", "http://Ex.test:81/a%20b?c=d"),
-        ("{http.request.host}|{http.request.port}", "Ex.test|81"),
-        ("{http.request.uri.path}|{http.request.uri.query}", "/a b|c=d"),
-        ("{http.request.header.x-y}{http.request.header.None}", "1"),
-        (
-            "{http.request.remote}|{http.request.remote.host}|{http.request.remote.port}",
-            "192.0.2.1:4711|192.0.2.1|4711",
-        ),
-        ("{http.request.proto}", "HTTP/2.0"),
-        ("{http.response.header.Trace}", "in a"),
-        ("{http.vars.v}{http.vars.unset}", "<POST>"),
-        ("{http.error.status_code}{http.error.status_text}", ""),
-        ("{unknown} {", "{unknown} {"),
-        ("\\{http.request.method\\} \\n", "{http.request.method} \\n"),
-        ("{{http.request.method}}", "{POST}"),
-    ] {
-        assert_eq!(kit(text).send(&request.clone().version(Version::Http2)).text(), want, "{text}");
-    }
 }
 
 // RFC 9562 §5.4: version 4, variant 10; one for each request, the same whenever it is asked for.

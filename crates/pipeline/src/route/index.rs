@@ -1,0 +1,284 @@
+//! Of a long route list: which of its routes can match a host or a path at all, so that thousands of sites cost a request
+//! no more than a few.
+//!
+//! Every route is in one place: by the hosts of its matchers, else by their paths, else among the others. What is found here
+//! is still matched: the index may promise too much.
+
+use causeway_message::path;
+use rustc_hash::FxHashMap;
+
+use super::{MatcherSet, Route};
+use crate::context::Context;
+use crate::handler::{PathReach, Reach};
+
+/// With fewer routes that an index could tell apart, walking is faster.
+const ROUTES_MIN: usize = 8;
+/// Octets of a label of a host name (RFC 1035 §2.3.4).
+const LABEL_OCTETS_MAX: usize = 63;
+
+/// Numbers of routes, ascending.
+type Routes = Vec<u32>;
+
+pub(crate) struct Index {
+    hosts: Hosts,
+    paths: Paths,
+    others: Routes,
+}
+
+impl Index {
+    /// `None` for a list that is walked as fast.
+    pub(crate) fn of(routes: &[Route]) -> Option<Self> {
+        let mut index = Self { hosts: Hosts::new(), paths: Paths::default(), others: Vec::new() };
+        for (number, route) in routes.iter().enumerate() {
+            index.add(number as u32, route);
+        }
+        index.paths.link();
+        (routes.len() - index.others.len() >= ROUTES_MIN).then_some(index)
+    }
+
+    fn add(&mut self, number: u32, route: &Route) {
+        let sets = &route.matchers;
+        let hosts: Option<Vec<_>> = sets.iter().map(hosts).collect();
+        let paths: Option<Vec<_>> = sets.iter().map(paths).collect();
+        match (hosts, paths) {
+            _ if sets.is_empty() => self.others.push(number),
+            (Some(hosts), _) if hosts.iter().flatten().all(|host| is_indexable(host)) => {
+                hosts.into_iter().flatten().for_each(|host| self.hosts.add(host, number));
+            }
+            (_, Some(paths)) => paths.into_iter().flatten().for_each(|path| self.paths.add(path, number)),
+            _ => self.others.push(number),
+        }
+    }
+
+    /// The first route from `from` on that may match; past the list's end when there is none. O(labels + log paths).
+    pub(crate) fn next(&self, from: u32, cx: &Context) -> u32 {
+        let path = cx.path();
+        if !self.paths.keys.is_empty() && !path::is_clean(path) {
+            return from;
+        }
+        let mut next = first(&self.others, from);
+        if self.hosts.nodes.len() > 1 {
+            self.hosts.visit(0, cx.host(), &mut |routes| next = next.min(first(routes, from)));
+        }
+        self.paths.visit(path, &mut |routes| next = next.min(first(routes, from)));
+        next
+    }
+}
+
+/// The first of them that is not below `from`.
+fn first(routes: &Routes, from: u32) -> u32 {
+    routes.get(routes.partition_point(|&route| route < from)).copied().unwrap_or(u32::MAX)
+}
+
+fn hosts(set: &MatcherSet) -> Option<Vec<&str>> {
+    set.iter().find_map(|matcher| match matcher.reach() {
+        Reach::Hosts(hosts) => Some(hosts),
+        _ => None,
+    })
+}
+
+fn paths(set: &MatcherSet) -> Option<Vec<PathReach<'_>>> {
+    set.iter().find_map(|matcher| match matcher.reach() {
+        Reach::Paths(paths) => Some(paths),
+        _ => None,
+    })
+}
+
+fn is_indexable(host: &str) -> bool {
+    host.is_ascii() && host.split('.').all(|label| label.len() <= LABEL_OCTETS_MAX)
+}
+
+fn push(routes: &mut Routes, route: u32) {
+    // A route may name a host or path twice.
+    if routes.last() != Some(&route) {
+        routes.push(route);
+    }
+}
+
+/// Hosts as a tree of labels, from the last label to the first.
+struct Hosts {
+    nodes: Vec<Node>,
+}
+
+#[derive(Default)]
+struct Node {
+    children: FxHashMap<Box<[u8]>, usize>,
+    /// The label `*`.
+    any: Option<usize>,
+    /// Routes whose host ends here.
+    routes: Routes,
+}
+
+impl Hosts {
+    fn new() -> Self {
+        Self { nodes: vec![Node::default()] }
+    }
+
+    fn add(&mut self, host: &str, route: u32) {
+        let mut at = 0;
+        for label in host.rsplit('.') {
+            let fresh = self.nodes.len();
+            let node = &mut self.nodes[at];
+            at = match label {
+                "*" => *node.any.get_or_insert(fresh),
+                label => *node.children.entry(label.to_ascii_lowercase().into_bytes().into()).or_insert(fresh),
+            };
+            if at == fresh {
+                self.nodes.push(Node::default());
+            }
+        }
+        push(&mut self.nodes[at].routes, route);
+    }
+
+    /// Shows the routes of every pattern that the host matches. As deep as the patterns are.
+    fn visit(&self, at: usize, host: &str, show: &mut impl FnMut(&Routes)) {
+        let node = &self.nodes[at];
+        let (rest, label) = match host.rsplit_once('.') {
+            Some((rest, label)) => (Some(rest), label),
+            None => (None, host),
+        };
+        let mut lower = [0; LABEL_OCTETS_MAX];
+        let named = lower.get_mut(..label.len()).and_then(|lower| {
+            lower.copy_from_slice(label.as_bytes());
+            lower.make_ascii_lowercase();
+            node.children.get(&*lower).copied()
+        });
+        for child in named.into_iter().chain(node.any) {
+            match rest {
+                Some(rest) => self.visit(child, rest, show),
+                None => show(&self.nodes[child].routes),
+            }
+        }
+    }
+}
+
+/// Paths and their beginnings, in lower case and in order.
+#[derive(Default)]
+struct Paths {
+    keys: Vec<Key>,
+}
+
+struct Key {
+    text: Box<[u8]>,
+    exact: Routes,
+    prefix: Routes,
+    /// The longest other key that this one begins with.
+    parent: Option<usize>,
+}
+
+impl Paths {
+    /// Keys are put in order later, all at once.
+    fn add(&mut self, reach: PathReach<'_>, route: u32) {
+        let (text, exact) = match reach {
+            PathReach::Exact(text) => (text, true),
+            PathReach::Prefix(text) => (text, false),
+        };
+        let text = text.to_ascii_lowercase().into_bytes().into();
+        let (exact, prefix) = if exact { (vec![route], Vec::new()) } else { (Vec::new(), vec![route]) };
+        self.keys.push(Key { text, exact, prefix, parent: None });
+    }
+
+    /// Sorts the keys, makes equal ones one, and finds what each begins with.
+    fn link(&mut self) {
+        // Stable: the routes of equal keys stay in order.
+        self.keys.sort_by(|one, other| one.text.cmp(&other.text));
+        self.keys.dedup_by(|later, kept| {
+            let same = later.text == kept.text;
+            if same {
+                later.exact.iter().for_each(|&route| push(&mut kept.exact, route));
+                later.prefix.iter().for_each(|&route| push(&mut kept.prefix, route));
+            }
+            same
+        });
+        for at in 1..self.keys.len() {
+            let mut candidate = Some(at - 1);
+            while let Some(key) = candidate.filter(|&key| !self.keys[at].text.starts_with(&self.keys[key].text)) {
+                candidate = self.keys[key].parent;
+            }
+            self.keys[at].parent = candidate;
+        }
+    }
+
+    /// Shows the routes of every key that the path is or begins with.
+    fn visit(&self, path: &[u8], show: &mut impl FnMut(&Routes)) {
+        let lower = || path.iter().map(u8::to_ascii_lowercase);
+        let behind = self.keys.partition_point(|key| key.text.iter().copied().cmp(lower()).is_le());
+        // Every key that the path begins with is the last one that is not greater, or one that this begins with.
+        let mut candidate = behind.checked_sub(1);
+        while let Some(key) = candidate.map(|at| &self.keys[at]) {
+            if path.get(..key.text.len()).is_some_and(|start| start.eq_ignore_ascii_case(&key.text)) {
+                show(&key.prefix);
+                if path.len() == key.text.len() {
+                    show(&key.exact);
+                }
+            }
+            candidate = key.parent;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_hosts(hosts: &[&str], host: &str) -> Routes {
+        let mut tree = Hosts::new();
+        for (route, host) in hosts.iter().enumerate() {
+            tree.add(host, route as u32);
+        }
+        let mut found = Vec::new();
+        tree.visit(0, host, &mut |routes| found.extend(routes));
+        found.sort_unstable();
+        found
+    }
+
+    #[test]
+    fn hosts_and_wildcards() {
+        let hosts = ["a.test", "*.test", "b.A.test", "*.a.test", "test", "*", "*.*.test", "a.test"];
+        for (host, want) in [
+            ("a.test", &[0, 1, 7][..]),
+            ("A.TEST", &[0, 1, 7]),
+            ("b.test", &[1]),
+            ("b.a.test", &[2, 3, 6]),
+            ("c.a.test", &[3, 6]),
+            ("c.b.test", &[6]),
+            ("test", &[4, 5]),
+            ("other", &[5]),
+            ("", &[5]),
+            (".test", &[1]),
+            ("x.y.z.test", &[]),
+        ] {
+            assert_eq!(of_hosts(&hosts, host), want, "{host}");
+        }
+        let long = "x".repeat(64);
+        assert_eq!(of_hosts(&["*", "a"], &long), [0]);
+    }
+
+    #[test]
+    fn paths_and_what_they_begin_with() {
+        use PathReach::{Exact, Prefix};
+        let mut table = Paths::default();
+        let keys = [Exact("/a"), Prefix("/"), Prefix("/A/"), Exact("/a/b"), Prefix("/a/b"), Prefix("/ab"), Exact("/a")];
+        for (route, key) in keys.into_iter().enumerate() {
+            table.add(key, route as u32);
+        }
+        table.link();
+        for (path, want) in [
+            ("/a", &[0, 1, 6][..]),
+            ("/", &[1]),
+            ("/a/", &[1, 2]),
+            ("/a/B", &[1, 2, 3, 4]),
+            ("/a/bc", &[1, 2, 4]),
+            ("/a/c", &[1, 2]),
+            ("/ABC", &[1, 5]),
+            ("/z", &[1]),
+            ("*", &[]),
+            ("", &[]),
+        ] {
+            let mut found = Routes::new();
+            table.visit(path.as_bytes(), &mut |routes| found.extend(routes));
+            found.sort_unstable();
+            assert_eq!(found, want, "{path}");
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! What a server believes of a request's fields: which proxies may say who the client is, and which names are dropped
+//! because a backend could take them for others.
+
+use std::net::{IpAddr, SocketAddr};
+
+use causeway_message::{FieldMap, FieldName};
+use ipnet::IpNet;
+
+use crate::context::Client;
+
+/// Proxies whose word about the client counts (Caddy's `trusted_proxies`, `client_ip_headers`, `trusted_proxies_strict`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trust {
+    /// Where they are.
+    pub ranges: Vec<IpNet>,
+    /// Fields that name the client, tried in this order.
+    pub headers: Vec<FieldName>,
+    /// Whether lists are read from the right, up to the first address that is no trusted proxy's; else the leftmost counts,
+    /// which the client may have forged where a proxy appends.
+    pub strict: bool,
+}
+
+impl Trust {
+    pub(crate) fn client(&self, peer: IpAddr, fields: &FieldMap) -> Client {
+        let peer = peer.to_canonical();
+        if !self.trusts(peer) {
+            return Client { ip: peer, proxied: false };
+        }
+        let told = if self.strict { self.rightmost(fields) } else { self.leftmost(fields) };
+        Client { ip: told.unwrap_or(peer), proxied: true }
+    }
+
+    fn trusts(&self, ip: IpAddr) -> bool {
+        self.ranges.iter().any(|range| range.contains(&ip))
+    }
+
+    fn leftmost(&self, fields: &FieldMap) -> Option<IpAddr> {
+        let values = self.headers.iter().flat_map(|name| fields.get_all(name));
+        values.flat_map(|value| value.split(|&octet| octet == b',')).find_map(address)
+    }
+
+    fn rightmost(&self, fields: &FieldMap) -> Option<IpAddr> {
+        self.headers.iter().find_map(|name| {
+            let mut last = None;
+            // From left to right, keeping the last one that is not trusted: the same as the first from the right.
+            for part in fields.get_all(name).flat_map(|value| value.split(|&octet| octet == b',')) {
+                last = address(part).filter(|ip| !self.trusts(*ip)).or(last);
+            }
+            last
+        })
+    }
+}
+
+/// An address with or without a port, an IPv6 zone or brackets.
+fn address(part: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(part).ok()?.trim();
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Some(address.ip());
+    }
+    let host = match text.strip_prefix('[') {
+        Some(rest) => rest.split(']').next()?,
+        None => text,
+    };
+    host.split('%').next()?.parse().ok()
+}
+
+/// Which fields of a request are dropped because a backend that folds `-`, `_` and `.` into one could take them for others
+/// (Caddy's `expected_underscore_headers` and `expected_dot_headers`). By default all whose names hold `_` or `.`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Confusable {
+    underscore: Vec<Expected>,
+    dot: Vec<Expected>,
+}
+
+/// A name that is expected, in lower case, and the spelling with hyphens that is not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Expected {
+    name: Box<str>,
+    hyphened: Box<str>,
+    is_prefix: bool,
+}
+
+impl Confusable {
+    /// From the names that are expected, a `*` at their end for any ending.
+    ///
+    /// # Errors
+    /// The entry that is none: not ASCII, a `*` elsewhere, or without the character that it is about.
+    pub fn new<'w>(underscore: &'w [String], dot: &'w [String]) -> Result<Self, &'w str> {
+        let all = |entries: &'w [String], separator| {
+            entries.iter().map(|entry| Expected::parse(entry, separator).ok_or(&**entry)).collect::<Result<_, _>>()
+        };
+        Ok(Self { underscore: all(underscore, '_')?, dot: all(dot, '.')? })
+    }
+
+    /// Takes what could be confused out of a request's fields.
+    #[inline]
+    pub(crate) fn drop_from(&self, fields: &mut FieldMap) {
+        let strange = fields.unregistered().any(|name| name.bytes().any(|octet| matches!(octet, b'_' | b'.')));
+        if strange || !self.is_default() {
+            self.drop_slowly(fields);
+        }
+    }
+
+    fn is_default(&self) -> bool {
+        self.underscore.is_empty() && self.dot.is_empty()
+    }
+
+    #[cold]
+    fn drop_slowly(&self, fields: &mut FieldMap) {
+        let repeated = |name: &str| fields.unregistered().filter(|other| other.eq_ignore_ascii_case(name)).count() > 1;
+        let allowed: Vec<Box<str>> = fields
+            .unregistered()
+            .filter(|name| self.expects(name) && !repeated(name))
+            .map(|name| name.to_ascii_lowercase().into())
+            .collect();
+        fields.retain(|name, _| {
+            let name = name.as_str();
+            if name.contains(['_', '.']) {
+                return allowed.iter().any(|allowed| allowed.eq_ignore_ascii_case(name));
+            }
+            !self.underscore.iter().chain(&self.dot).any(|expected| expected.is_hyphened(name))
+        });
+    }
+
+    fn expects(&self, name: &str) -> bool {
+        match (name.contains('_'), name.contains('.')) {
+            // Both: the ending that a prefix leaves open could hold the other character.
+            (true, true) => self.underscore.iter().chain(&self.dot).any(|e| !e.is_prefix && e.is(name)),
+            (true, false) => self.underscore.iter().any(|expected| expected.is(name)),
+            (false, true) => self.dot.iter().any(|expected| expected.is(name)),
+            (false, false) => false,
+        }
+    }
+}
+
+impl Expected {
+    fn parse(entry: &str, separator: char) -> Option<Self> {
+        let name = entry.strip_suffix('*').unwrap_or(entry);
+        let good = entry.is_ascii() && !name.contains('*') && name.contains(separator);
+        let name = name.to_ascii_lowercase();
+        good.then(|| Self {
+            hyphened: name.replace(separator, "-").into(),
+            name: name.into(),
+            is_prefix: entry.ends_with('*'),
+        })
+    }
+
+    fn is(&self, name: &str) -> bool {
+        self.spells(&self.name, name)
+    }
+
+    fn is_hyphened(&self, name: &str) -> bool {
+        self.spells(&self.hyphened, name)
+    }
+
+    fn spells(&self, want: &str, name: &str) -> bool {
+        let start = name.get(..want.len()).is_some_and(|start| start.eq_ignore_ascii_case(want));
+        start && (self.is_prefix || name.len() == want.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use causeway_message::FieldValue;
+
+    fn fields(lines: &[(&str, &'static str)]) -> FieldMap {
+        let mut map = FieldMap::new();
+        for (name, value) in lines {
+            map.append(&FieldName::parse(name).unwrap(), FieldValue::from_static(value));
+        }
+        map
+    }
+
+    // Caddy's documentation of `trusted_proxies`, `client_ip_headers` and `trusted_proxies_strict`.
+    #[test]
+    fn the_client_behind_proxies() {
+        const XFF: &str = "X-Forwarded-For";
+        for (peer, strict, lines, want) in [
+            ("9.9.9.9", false, &[(XFF, "1.1.1.1")][..], "9.9.9.9"),
+            ("10.0.0.1", false, &[], "10.0.0.1 by proxy"),
+            ("10.0.0.1", false, &[(XFF, "1.1.1.1, 2.2.2.2")], "1.1.1.1 by proxy"),
+            ("10.0.0.1", true, &[(XFF, "1.1.1.1, 2.2.2.2, 10.0.0.7")], "2.2.2.2 by proxy"),
+            ("10.0.0.1", true, &[(XFF, "1.1.1.1"), (XFF, "2.2.2.2"), (XFF, "10.0.0.7")], "2.2.2.2 by proxy"),
+            ("10.0.0.1", true, &[(XFF, "10.0.0.7")], "10.0.0.1 by proxy"),
+            ("10.0.0.1", false, &[(XFF, "unknown, [2001:db8::1%eth0]:443")], "2001:db8::1 by proxy"),
+            ("10.0.0.1", false, &[(XFF, "1.1.1.1:80")], "1.1.1.1 by proxy"),
+            ("10.0.0.1", false, &[("X-Real-Ip", "3.3.3.3"), (XFF, "1.1.1.1")], "1.1.1.1 by proxy"),
+            ("10.0.0.1", false, &[("X-Real-Ip", "3.3.3.3")], "3.3.3.3 by proxy"),
+            ("::ffff:10.0.0.1", false, &[(XFF, "1.1.1.1")], "1.1.1.1 by proxy"),
+        ] {
+            let headers = [XFF, "X-Real-Ip"].map(|name| FieldName::parse(name).unwrap()).into();
+            let trust = Trust { ranges: vec!["10.0.0.0/8".parse().unwrap()], headers, strict };
+            let client = trust.client(peer.parse().unwrap(), &fields(lines));
+            let got = format!("{}{}", client.ip, if client.proxied { " by proxy" } else { "" });
+            assert_eq!(got, want, "{peer} strict={strict} {lines:?}");
+        }
+    }
+
+    // Caddy's documentation of `expected_underscore_headers` and `expected_dot_headers`.
+    #[test]
+    fn names_that_a_backend_could_confuse() {
+        for (underscore, dot, names, want) in [
+            (&[][..], &[][..], &["A", "Remote_User", "x.y", "Remote-User"][..], &["A", "Remote-User"][..]),
+            (&["remote_user"], &[], &["Remote_User", "Remote-User", "Other_One"], &["Remote_User"]),
+            (&["remote_user"], &[], &["Remote_User", "REMOTE_user"], &[]),
+            (&["hook_*"], &[], &["Hook_a", "Hook-b", "hook_a.b", "hook"], &["Hook_a", "hook"]),
+            (&[], &["x.y"], &["x.y", "x-y", "x_y"], &["x.y"]),
+            (&["a_b.c"], &[], &["a_b.c"], &["a_b.c"]),
+            (&["user_agent"], &[], &["User-Agent"], &[]),
+        ] {
+            let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+            let (underscore, dot) = (own(underscore), own(dot));
+            let confusable = Confusable::new(&underscore, &dot).unwrap();
+            let lines: Vec<_> = names.iter().map(|name| (*name, "v")).collect();
+            let mut map = fields(&lines);
+            confusable.drop_from(&mut map);
+            let got: Vec<_> = map.iter().map(|(name, _)| name.as_str().to_ascii_lowercase()).collect();
+            let want: Vec<_> = want.iter().map(|name| name.to_ascii_lowercase()).collect();
+            assert_eq!(got, want, "{underscore:?} {dot:?} {names:?}");
+        }
+        for (underscore, dot) in [("plain", ""), ("a*_b", ""), ("é_b", ""), ("", "a_b")] {
+            let list = |entry: &str| if entry.is_empty() { Vec::new() } else { vec![entry.to_owned()] };
+            let (underscore, dot) = (list(underscore), list(dot));
+            assert_eq!(Confusable::new(&underscore, &dot), Err(&*[underscore.concat(), dot.concat()].concat()));
+        }
+    }
+}
