@@ -79,6 +79,7 @@ pub struct Server {
     tree: Value,
     ids: Ids,
     grace: Duration,
+    shutdown_delay: Duration,
     follows: Option<Source>,
     fixed: Fixed,
     control: Control,
@@ -136,6 +137,7 @@ impl Server {
             tree: Value::Null,
             ids,
             grace: fixed.grace.unwrap_or(loaded.grace),
+            shutdown_delay: loaded.shutdown_delay,
             follows,
             fixed,
             control,
@@ -171,7 +173,7 @@ impl Server {
                 Command::Read(path, reply) => drop(reply.send(self.read(&path))),
                 Command::Follows(reply) => drop(reply.send(self.follows.clone())),
                 Command::Stop(reply) => {
-                    let (done, stopping) = Control::stopping(self.grace);
+                    let (done, stopping) = Control::stopping(self.shutdown_delay, self.grace);
                     let _ = reply.send(stopping);
                     break done;
                 }
@@ -184,6 +186,8 @@ impl Server {
     async fn end(mut self, done: oneshot::Sender<()>) {
         self.commands.close();
         while self.commands.try_recv().is_ok() {}
+        // Balancers in front see a server that is well, and may be told by then.
+        tokio::time::sleep(self.shutdown_delay).await;
         self.engine.drain(self.grace).await;
         // Only now: who asked for the end by way of the API has an answer to come.
         let _ = done.send(());
@@ -283,6 +287,7 @@ impl Server {
         (self.fixed.level)(loaded.level);
         self.ids = ids;
         self.grace = self.fixed.grace.unwrap_or(loaded.grace);
+        self.shutdown_delay = loaded.shutdown_delay;
         self.keep(tree, loaded.admin.persist);
         tracing::info!(listeners = self.engine.addresses().len(), "serving another configuration");
         Ok(())

@@ -2,22 +2,28 @@
 //!
 //! - [`load`]: the whole configuration; strict: an unknown field is an error that names its path
 //! - `admin`: what stands beside the apps: the admin API's place, storage, logging
-//! - `address`: Caddy's network addresses
+//! - `server`: one of the HTTP app's servers
+//! - `address`, `duration`: Caddy's network addresses and durations
 //! - `https`: which sites need TLS
 
 mod address;
 mod admin;
+mod duration;
 mod https;
+mod server;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use causeway_pipeline::build::{Problem, ServerSpec};
-use causeway_pipeline::{Build, BuildError, HeadLimits, ListenerSpec, Plan, Registry, Timeouts};
+use causeway_pipeline::build::Problem;
+use causeway_pipeline::{Build, BuildError, ListenerSpec, Plan, Registry};
 use serde::Deserialize;
 use serde_json::Value;
 
 pub use admin::{Admin, AdminAddress, Level, Storage, Switch};
+
+use duration::Span;
+use server::Server;
 
 /// How long exchanges under way may take to end when the server stops, unless `grace_period` says otherwise.
 const GRACE: Duration = Duration::from_secs(10);
@@ -30,6 +36,8 @@ pub struct Loaded {
     pub listeners: Vec<ListenerSpec>,
     /// How long exchanges may take to end when the server stops.
     pub grace: Duration,
+    /// How long the server goes on as before, once it was told to stop.
+    pub shutdown_delay: Duration,
     /// Where the admin API is reached, and by whom.
     pub admin: Admin,
     /// Where what must outlive the process is kept; nothing uses it yet.
@@ -105,89 +113,9 @@ struct Http {
     #[serde(default)]
     grace_period: Option<Span>,
     #[serde(default)]
+    shutdown_delay: Option<Span>,
+    #[serde(default)]
     servers: BTreeMap<String, Server>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Server {
-    #[serde(default)]
-    listen: Vec<String>,
-    #[serde(default)]
-    read_timeout: Option<Span>,
-    #[serde(default)]
-    read_header_timeout: Option<Span>,
-    #[serde(default)]
-    write_timeout: Option<Span>,
-    #[serde(default)]
-    idle_timeout: Option<Span>,
-    #[serde(default)]
-    max_header_bytes: Option<usize>,
-    /// Ours: how long a closing connection waits for the peer's own close.
-    #[serde(default)]
-    linger_timeout: Option<Span>,
-    /// Ours: the limits that Caddy has no name for.
-    #[serde(default)]
-    limits: HeadLimits,
-    #[serde(default)]
-    routes: Vec<Value>,
-    #[serde(default)]
-    errors: Option<Errors>,
-    #[serde(default)]
-    automatic_https: https::Automatic,
-    #[serde(default)]
-    tls_connection_policies: Option<Vec<Value>>,
-    #[serde(default)]
-    logs: Option<Value>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Errors {
-    #[serde(default)]
-    routes: Vec<Value>,
-}
-
-/// A Caddy duration: nanoseconds, or Go's notation (`1h30m`, `1.5s`, `250ms`), days included.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Span {
-    Nanoseconds(u64),
-    Text(String),
-}
-
-impl Span {
-    fn duration(&self, build: &Build<'_>) -> Result<Duration, BuildError> {
-        match self {
-            Self::Nanoseconds(nanoseconds) => Ok(Duration::from_nanos(*nanoseconds)),
-            Self::Text(text) => {
-                parse_duration(text).ok_or_else(|| build.refuse(text.clone(), "a duration such as 90s, 1m30s or 250ms"))
-            }
-        }
-    }
-}
-
-fn parse_duration(text: &str) -> Option<Duration> {
-    let mut total = 0.0;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, tail) = rest.split_at(digits);
-        let unit = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
-        let seconds = match &tail[..unit] {
-            "ns" => 1e-9,
-            "us" | "µs" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            "d" => 86_400.0,
-            _ => return None,
-        };
-        total += number.parse::<f64>().ok()? * seconds;
-        rest = &tail[unit..];
-    }
-    (!text.is_empty()).then(|| Duration::try_from_secs_f64(total).ok()).flatten()
 }
 
 /// Compiles a configuration.
@@ -205,29 +133,17 @@ pub fn load(json: &Value, registry: &Registry) -> Result<Loaded, LoadError> {
     let ports = https::Ports { http: http.http_port.unwrap_or(80), https: http.https_port.unwrap_or(443) };
     let mut listeners = Vec::new();
     for (name, server) in &http.servers {
-        let listen = build.at(format!("apps.http.servers.{name}"), |build| {
-            let addresses = build.at("listen", |build| address::parse_all(&server.listen, build))?;
-            let timeouts = server.timeouts(build)?;
-            Ok((addresses, timeouts))
-        });
-        let (addresses, timeouts) = listen?;
-        https::check(server, &addresses, ports)?;
-        let routes = Value::Array(server.routes.clone());
-        let errors = server.errors.as_ref().map(|errors| Value::Array(errors.routes.clone()));
-        let spec =
-            ServerSpec { errors: errors.as_ref(), access_log: server.logs.is_some(), ..ServerSpec::new(name, &routes) };
-        let id = build.at(format!("apps.http.servers.{name}"), |build| build.server(&spec))?;
-        let head = HeadLimits {
-            head_bytes_max: server.max_header_bytes.unwrap_or(server.limits.head_bytes_max),
-            ..server.limits
-        };
-        listeners.extend(addresses.into_iter().map(|address| ListenerSpec { address, server: id, timeouts, head }));
+        listeners.extend(server.build(name, ports, &mut build)?);
     }
     let grace = match &http.grace_period {
         Some(span) => build.at("apps.http.grace_period", |build| span.duration(build))?,
         None => GRACE,
     };
-    Ok(Loaded { plan: build.finish(), listeners, grace, admin, storage, level })
+    let shutdown_delay = match &http.shutdown_delay {
+        Some(span) => build.at("apps.http.shutdown_delay", |build| span.duration(build))?,
+        None => Duration::ZERO,
+    };
+    Ok(Loaded { plan: build.finish(), listeners, grace, shutdown_delay, admin, storage, level })
 }
 
 fn parse(json: &Value, build: &Build<'_>) -> Result<Config, BuildError> {
@@ -235,24 +151,6 @@ fn parse(json: &Value, build: &Build<'_>) -> Result<Config, BuildError> {
         let path = error.path().to_string();
         BuildError { path, ..build.error(Problem::Shape(error.into_inner().to_string())) }
     })
-}
-
-impl Server {
-    fn timeouts(&self, build: &mut Build<'_>) -> Result<Timeouts, BuildError> {
-        let mut timeouts = Timeouts::default();
-        for (key, span, timeout) in [
-            ("read_header_timeout", &self.read_header_timeout, &mut timeouts.head),
-            ("read_timeout", &self.read_timeout, &mut timeouts.body_idle),
-            ("write_timeout", &self.write_timeout, &mut timeouts.write_idle),
-            ("idle_timeout", &self.idle_timeout, &mut timeouts.keep_alive),
-            ("linger_timeout", &self.linger_timeout, &mut timeouts.linger),
-        ] {
-            if let Some(span) = span {
-                *timeout = build.at(key, |build| span.duration(build))?;
-            }
-        }
-        Ok(timeouts)
-    }
 }
 
 #[cfg(test)]

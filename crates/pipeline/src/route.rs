@@ -30,6 +30,8 @@ pub(crate) use index::Index;
 pub const CALLS_MAX: usize = 16;
 /// Handlers that one exchange may enter.
 pub const ENTERED_MAX: usize = 64;
+/// Octets of a method; the longest registered one has 17.
+const METHOD_OCTETS_MAX: usize = 32;
 /// Words of group bits that storage keeps.
 const KEPT_GROUP_WORDS_MAX: usize = 2048;
 
@@ -283,7 +285,20 @@ pub enum Verdict {
 /// Runs an exchange from its start until it answers, aborts or waits.
 pub fn run(cx: &mut Context) -> Verdict {
     let generation = Rc::clone(cx.generation());
-    walk(cx, generation.plan(), Step::Next)
+    let first = match refusal(cx) {
+        None => Step::Next,
+        Some(status) => Step::Fail(Fault::status(status)),
+    };
+    walk(cx, generation.plan(), first)
+}
+
+/// What Caddy refuses before any route: methods that no one has, and hosts that a `root` of `/srv/{host}` would climb by.
+fn refusal(cx: &Context) -> Option<StatusCode> {
+    let host = cx.host();
+    if !host.is_empty() && host.bytes().all(|octet| octet == b'.') {
+        return Some(StatusCode::BAD_REQUEST);
+    }
+    (cx.head().method().as_str().len() > METHOD_OCTETS_MAX).then_some(StatusCode::METHOD_NOT_ALLOWED)
 }
 
 /// Drives an exchange that waits. What is waited for after that is polled too: [`Verdict::Waiting`] from here means that

@@ -11,16 +11,31 @@ use crate::context::Client;
 /// Proxies whose word about the client counts (Caddy's `trusted_proxies`, `client_ip_headers`, `trusted_proxies_strict`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trust {
-    /// Where they are.
-    pub ranges: Vec<IpNet>,
+    ranges: Vec<IpNet>,
     /// Fields that name the client, tried in this order.
-    pub headers: Vec<FieldName>,
-    /// Whether lists are read from the right, up to the first address that is no trusted proxy's; else the leftmost counts,
-    /// which the client may have forged where a proxy appends.
-    pub strict: bool,
+    headers: Vec<FieldName>,
+    strict: bool,
 }
 
 impl Trust {
+    /// Trusts these addresses and networks, and takes the client from the first of these fields that names one. `strict`
+    /// reads lists from the right, up to the first address that is no trusted proxy's; else the leftmost counts, which the
+    /// client may have forged where a proxy appends.
+    ///
+    /// # Errors
+    /// The text that is no address, network or field name.
+    pub fn new<'w>(ranges: &'w [String], headers: &[&'w str], strict: bool) -> Result<Self, &'w str> {
+        let range = |text: &'w String| match text.parse::<IpAddr>() {
+            Ok(ip) => Ok(IpNet::from(ip)),
+            Err(_) => text.parse::<IpNet>().map_err(|_| &**text),
+        };
+        Ok(Self {
+            ranges: ranges.iter().map(range).collect::<Result<_, _>>()?,
+            headers: headers.iter().map(|name| FieldName::parse(name).ok_or(*name)).collect::<Result<_, _>>()?,
+            strict,
+        })
+    }
+
     pub(crate) fn client(&self, peer: IpAddr, fields: &FieldMap) -> Client {
         let peer = peer.to_canonical();
         if !self.trusts(peer) {
@@ -187,14 +202,21 @@ mod tests {
             ("10.0.0.1", false, &[(XFF, "1.1.1.1:80")], "1.1.1.1 by proxy"),
             ("10.0.0.1", false, &[("X-Real-Ip", "3.3.3.3"), (XFF, "1.1.1.1")], "1.1.1.1 by proxy"),
             ("10.0.0.1", false, &[("X-Real-Ip", "3.3.3.3")], "3.3.3.3 by proxy"),
+            ("127.0.0.1", false, &[(XFF, "1.1.1.1")], "1.1.1.1 by proxy"),
             ("::ffff:10.0.0.1", false, &[(XFF, "1.1.1.1")], "1.1.1.1 by proxy"),
         ] {
-            let headers = [XFF, "X-Real-Ip"].map(|name| FieldName::parse(name).unwrap()).into();
-            let trust = Trust { ranges: vec!["10.0.0.0/8".parse().unwrap()], headers, strict };
+            let ranges = ["10.0.0.0/8".to_owned(), "127.0.0.1".to_owned()];
+            let trust = Trust::new(&ranges, &[XFF, "X-Real-Ip"], strict).unwrap();
             let client = trust.client(peer.parse().unwrap(), &fields(lines));
             let got = format!("{}{}", client.ip, if client.proxied { " by proxy" } else { "" });
             assert_eq!(got, want, "{peer} strict={strict} {lines:?}");
         }
+    }
+
+    #[test]
+    fn what_is_no_address() {
+        assert_eq!(Trust::new(&["10.0.0.0/40".to_owned()], &[], false), Err("10.0.0.0/40"));
+        assert_eq!(Trust::new(&[], &["X Y"], false), Err("X Y"));
     }
 
     // Caddy's documentation of `expected_underscore_headers` and `expected_dot_headers`.

@@ -140,8 +140,11 @@ pub(crate) fn serve(serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> 
         }
         let ends = async {
             if let Some(stopping) = control.stop().await {
-                let seconds = stopping.grace.as_secs();
-                say::note(&format!("Stopping: requests have {seconds} s to end; a second signal ends them at once"));
+                let (delay, grace) = (stopping.delay.as_secs(), stopping.grace.as_secs());
+                let begins = if delay == 0 { String::new() } else { format!(" in {delay} s") };
+                say::note(&format!(
+                    "Stopping{begins}: requests have {grace} s to end; a second signal ends them at once"
+                ));
                 stopping.ended().await;
             }
             // The admin API's last answers are not waited for here: `run` does.

@@ -74,7 +74,9 @@ pub struct Excerpt {
 
 /// The server is ending.
 pub struct Stopping {
-    /// How long exchanges under way may take.
+    /// How long it goes on as before.
+    pub delay: Duration,
+    /// How long exchanges under way may take then.
     pub grace: Duration,
     ended: oneshot::Receiver<()>,
 }
@@ -103,9 +105,9 @@ impl Control {
         (Self(sender), commands)
     }
 
-    pub(super) fn stopping(grace: Duration) -> (oneshot::Sender<()>, Stopping) {
+    pub(super) fn stopping(delay: Duration, grace: Duration) -> (oneshot::Sender<()>, Stopping) {
         let (done, ended) = oneshot::channel();
-        (done, Stopping { grace, ended })
+        (done, Stopping { delay, grace, ended })
     }
 
     /// Loads a configuration as a whole.

@@ -31,10 +31,7 @@ impl Background {
     fn write(&self, body: &str) {
         let Self { site, admin, .. } = self;
         let options = format!("{{\n\tadmin 127.0.0.1:{admin}\n\tgrace_period 1s\n}}\n");
-        self.folder.write(
-            "Caddyfile",
-            format!("{options}http://:{site} {{\n\tbind 127.0.0.1\n\trespond {body}\n}}\n"),
-        );
+        self.folder.write("Caddyfile", format!("{options}http://:{site} {{\n\tbind 127.0.0.1\n\trespond {body}\n}}\n"));
     }
 
     /// Runs a command whose output a process in the background may hold open: into files. Status, output, errors.

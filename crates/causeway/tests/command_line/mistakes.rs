@@ -63,11 +63,6 @@ fn what_is_not_built() {
         (":8080\nlog\n", "Caddyfile:2:1: directive 'log' is not built into this version"),
         (":8080\nfs other\n", "Caddyfile:2:1: directive 'fs' is not built into this version"),
         ("{\n\temail a@b.c\n}\n", "Caddyfile:2:2: global option 'email' is not built into this version"),
-        (
-            "{\n\tshutdown_delay 1s\n}\n:8080\nrespond hi\n",
-            "Caddyfile:2:2: unknown field `shutdown_delay`, expected one of `http_port`, `https_port`, `grace_period`, \
-             `servers`",
-        ),
         // Only the plan knows these; the word's place is looked for in the text.
         (
             ":8080\n@a path_regexp ^/a\nrespond @a hi\n",

@@ -5,7 +5,8 @@ use causeway_pipeline::ListenAddress;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{LoadError, Server};
+use super::LoadError;
+use super::server::Server;
 
 /// The ports that stand for the schemes.
 #[derive(Clone, Copy)]
@@ -40,7 +41,7 @@ pub(super) fn check(server: &Server, addresses: &[ListenAddress], ports: Ports) 
         return Ok(());
     }
     let elsewhere = addresses.iter().find(|address| address.port != ports.http);
-    let host = server.routes.iter().flat_map(hosts).find(|host| !automatic.skip.iter().any(|skip| skip == host));
+    let host = server.routes().iter().flat_map(hosts).find(|host| !automatic.skip.iter().any(|skip| skip == host));
     let site = match (elsewhere, host) {
         (Some(_), Some(host)) => host.to_owned(),
         (Some(address), None) if server.tls_connection_policies.is_some() || address.port == ports.https => {

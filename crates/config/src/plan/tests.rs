@@ -1,6 +1,8 @@
-use super::*;
-
+use causeway_pipeline::HeadLimits;
 use serde_json::json;
+
+use super::duration::parse_duration;
+use super::*;
 
 fn outcome(config: &Value) -> String {
     match load(config, &Registry::default()) {
@@ -99,6 +101,70 @@ fn limits() {
     assert_eq!(loaded.listeners[0].head, want);
     let got = outcome(&config(json!({ "limits": { "moons": 1 } })));
     assert!(got.starts_with("apps.http.servers.s.limits.moons: unknown field `moons`"), "{got}");
+}
+
+/// Caddy's fields of a server: what is built is read, what is not is refused by name.
+#[test]
+fn fields_of_a_server() {
+    let place = "apps.http.servers.s";
+    for (server, want) in [
+        (json!({ "protocols": ["h1", "h2", "h3"], "strict_sni_host": true, "allow_0rtt": false }), String::new()),
+        (json!({ "enable_full_duplex": true, "logs": {}, "trusted_proxies_unix": false }), String::new()),
+        (
+            json!({ "trusted_proxies": { "source": "static", "ranges": ["10.0.0.0/8", "::1"] }, "trusted_proxies_strict": 1,
+                    "client_ip_headers": ["X-Real-Ip"] }),
+            String::new(),
+        ),
+        (
+            json!({ "trusted_proxies": { "source": "static", "ranges": ["10.0.0.0/33"] } }),
+            format!(
+                "{place}.trusted_proxies: found '10.0.0.0/33', expected an IP address, a network such as 10.0.0.0/8, or a \
+                 field name"
+            ),
+        ),
+        (
+            json!({ "trusted_proxies": { "source": "cloud" } }),
+            format!(
+                "{place}.trusted_proxies: found 'cloud', expected static: other sources are not built into this version"
+            ),
+        ),
+        (
+            json!({ "protocols": ["h1", "h2c"] }),
+            format!("{place}.protocols[1]: found 'h2c', expected h1: other protocols are not built into this version"),
+        ),
+        (
+            json!({ "protocols": ["h2"] }),
+            format!("{place}.protocols[0]: found 'h2', expected h1: other protocols are not built into this version"),
+        ),
+        (
+            json!({ "listener_wrappers": [{ "wrapper": "tls" }] }),
+            format!(
+                "{place}.listener_wrappers: found '[{{\"wrapper\":\"tls\"}}]', expected nothing: this is not built"
+            ),
+        ),
+        (
+            json!({ "logs": { "trace": true } }),
+            format!("{place}.logs.trace: found 'true', expected nothing: this is not built"),
+        ),
+        (
+            json!({ "expected_underscore_headers": ["plain"] }),
+            format!(
+                "{place}: found 'plain', expected a field name in ASCII with the `_` or `.` it is listed for, and a `*` at \
+                 its end at most"
+            ),
+        ),
+        (
+            json!({ "named_routes": { "a": { "handle": [{ "handler": "none" }] } } }),
+            format!("{place}.named_routes.a.handle[0]: no handler module 'none' is built into this version"),
+        ),
+    ] {
+        check("a field", server, &want);
+    }
+    let config = json!({ "apps": { "http": { "servers": { "s": {
+        "listen": [":80"], "read_timeout": "9s", "read_idle_timeout": "7s", "write_idle_timeout": "8s" } } } } });
+    let loaded = load(&config, &Registry::default()).unwrap_or_else(|error| panic!("{error}"));
+    let timeouts = loaded.listeners[0].timeouts;
+    assert_eq!((timeouts.body_idle.as_secs(), timeouts.write_idle.as_secs()), (7, 8));
 }
 
 #[test]

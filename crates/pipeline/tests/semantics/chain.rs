@@ -193,3 +193,19 @@ fn refused_configurations_say_where() {
         assert!(error.to_string().contains(want), "{error}");
     }
 }
+
+// Caddy, modules/caddyhttp: refused before any route, with the error routes behind.
+#[test]
+fn refused_before_any_route() {
+    let routes = json!([{ "handle": [probe("a")] }]);
+    let errors = json!([{ "handle": [with("e", json!({ "enter": "respond", "body": "{http.error.status_code}" }))] }]);
+    for (request, want) in [
+        (Request::get("/").field("Host", "..."), (200, "400", "in e")),
+        (Request::get("/").field("Host", ".:80"), (200, "400", "in e")),
+        (Request::get("/").field("Host", "a."), (200, "", "in a, out a")),
+        (Request::new(&"M".repeat(33), "/"), (200, "405", "in e")),
+        (Request::new(&"M".repeat(32), "/"), (200, "", "in a, out a")),
+    ] {
+        check("refused", routes.clone(), errors.clone(), &request, want);
+    }
+}

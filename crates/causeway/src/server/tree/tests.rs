@@ -30,9 +30,12 @@ fn reading() {
     }
 }
 
+/// A place and what it holds afterwards, or what is said instead.
+type Outcome = Result<(&'static str, Value), &'static str>;
+
 /// Applies one change to the tree above and compares what `/config/<place>` holds then.
 #[track_caller]
-fn check(cases: &[(Verb, &str, Value, Result<(&str, Value), &str>)]) {
+fn check(cases: &[(Verb, &str, Value, Outcome)]) {
     for (verb, path, value, want) in cases {
         let mut root = tree();
         let got = change(&mut root, *verb, path, value.clone()).map_err(|fault| fault.to_string());
