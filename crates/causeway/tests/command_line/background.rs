@@ -1,5 +1,6 @@
 //! `start`, `stop` and `reload`: servers that no terminal holds. And the small commands.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::Stdio;
@@ -19,11 +20,12 @@ struct Background {
     folder: Folder,
     site: u16,
     admin: u16,
+    runs: Cell<u32>,
 }
 
 impl Background {
     fn new() -> Self {
-        let it = Self { folder: Folder::new(), site: free_port(), admin: free_port() };
+        let it = Self { folder: Folder::new(), site: free_port(), admin: free_port(), runs: Cell::new(0) };
         it.write("one");
         it
     }
@@ -34,12 +36,14 @@ impl Background {
         self.folder.write("Caddyfile", format!("{options}http://:{site} {{\n\tbind 127.0.0.1\n\trespond {body}\n}}\n"));
     }
 
-    /// Runs a command whose output a process in the background may hold open: into files. Status, output, errors.
+    /// Runs a command whose output a process in the background may hold open: into files of its own. Status, output, errors.
     fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
         let mut command = self.folder.command(arguments);
         command.stdin(Stdio::null());
-        command.stdout(File::create(self.folder.path("out")).unwrap());
-        command.stderr(File::create(self.folder.path("err")).unwrap());
+        let run = self.runs.replace(self.runs.get() + 1);
+        let [out, err] = ["out", "err"].map(|name| self.folder.path(&format!("{name}{run}")));
+        command.stdout(File::create(&out).unwrap());
+        command.stderr(File::create(&err).unwrap());
         let mut child = command.spawn().unwrap();
         let begun = Instant::now();
         let status = loop {
@@ -52,8 +56,7 @@ impl Background {
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        let read = |name: &str| std::fs::read_to_string(self.folder.path(name)).unwrap();
-        (status.code(), read("out"), read("err"))
+        (status.code(), std::fs::read_to_string(out).unwrap(), std::fs::read_to_string(err).unwrap())
     }
 }
 
