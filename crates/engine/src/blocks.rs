@@ -45,7 +45,7 @@ impl Home for Pool {
 /// The worker's side of the pool; stays on the worker's thread.
 pub(crate) struct Blocks {
     pool: Arc<Pool>,
-    octets: usize,
+    octets: Cell<usize>,
     load: Arc<Load>,
     /// The fewest free blocks since the last [`shrink`](Self::shrink): what nobody needed.
     unused: Cell<usize>,
@@ -56,7 +56,17 @@ impl Blocks {
     pub(crate) fn new(owner: u32, octets: usize, load: Arc<Load>) -> Self {
         OWNER.set(owner);
         let pool = Pool { owner, returned: Mutex::default(), any_returned: AtomicBool::new(false) };
-        Self { pool: Arc::new(pool), octets, load, unused: Cell::new(0) }
+        Self { pool: Arc::new(pool), octets: Cell::new(octets), load, unused: Cell::new(0) }
+    }
+
+    /// Octets of a block that is taken now; those under way may be smaller.
+    pub(crate) fn octets(&self) -> usize {
+        self.octets.get()
+    }
+
+    /// Blocks have at least so many octets from now on. They never shrink: what is under way may need them as they are.
+    pub(crate) fn grow(&self, octets: usize) {
+        self.octets.set(self.octets.get().max(octets));
     }
 
     /// A block to write to.
@@ -65,6 +75,10 @@ impl Blocks {
             let block =
                 FREE.with_borrow_mut(Vec::pop).or_else(|| self.fetch_returned()).unwrap_or_else(|| self.fresh());
             self.unused.set(self.unused.get().min(FREE.with_borrow(Vec::len)));
+            if block.capacity() < self.octets.get() {
+                // From before the blocks grew: freed.
+                continue;
+            }
             match block.into_mut() {
                 Ok(block) => return block,
                 // A foreign thread is about to leave its drop; this block is good again in a moment, another one now.
@@ -88,7 +102,7 @@ impl Blocks {
     fn fresh(&self) -> Block {
         self.load.blocks_made.fetch_add(1, Ordering::Relaxed);
         let home: Weak<Pool> = Arc::downgrade(&self.pool);
-        Block::new(self.octets, home)
+        Block::new(self.octets.get(), home)
     }
 
     /// Frees half of what nobody needed since the last call; called every few seconds.
@@ -126,6 +140,22 @@ mod tests {
         assert_eq!(blocks.free(), 0);
         drop(blocks.take());
         assert_eq!(blocks.free(), 1, "fetched from the return queue, none made");
+    }
+
+    #[test]
+    fn blocks_that_became_too_small_are_freed() {
+        let blocks = Blocks::new(9, 64, Arc::default());
+        let (one, other) = (blocks.take(), blocks.take());
+        drop(one);
+        blocks.grow(32);
+        assert_eq!(blocks.octets(), 64, "never smaller");
+        blocks.grow(128);
+        assert_eq!(blocks.free(), 1);
+        let larger = blocks.take();
+        assert_eq!((larger.capacity(), blocks.free()), (128, 0));
+        drop(other);
+        assert_eq!(blocks.take().capacity(), 128, "not the one that came home late");
+        assert_eq!(blocks.free(), 1);
     }
 
     #[test]

@@ -8,10 +8,14 @@
 //! ```
 //! Written once over [`Machine`] and [`Transport`]. A handler that answers at once never becomes a future: its response is
 //! queued in the same turn that read the request. An idle connection holds no block, no write list and no slot.
+//!
+//! - `ends`: its two addresses
+
+mod ends;
 
 use std::future::Future;
 use std::io::IoSlice;
-use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -22,15 +26,16 @@ use causeway_message::WriteList;
 use causeway_pipeline::{Arrival, BodyFault, Ending, Frame};
 use causeway_progress::{Stamp, stage};
 
-use crate::accept::ListenerPlan;
 use crate::clock;
 use crate::exchange::{Exchange, Inbound, OUTPUT_OCTETS_MAX, Outbound, Resting};
 use crate::input::Input;
+use crate::listener::Listener;
 use crate::machine::{BodyLength, Event, Machine, WaitsFor};
 use crate::recycle::recycle;
 use crate::timers::TimerKey;
 use crate::transport::Transport;
 use crate::worker::Core;
+use ends::Ends;
 
 /// Rounds of handling, writing and reading before a connection lets others have their turn.
 const ROUNDS_MAX: usize = 4;
@@ -44,7 +49,7 @@ const LINGER_OCTETS_MAX: u32 = 1024 * 1024;
 /// A connection under way.
 pub(crate) struct Connection<T: Transport, M: Machine> {
     core: Rc<Core>,
-    plan: Rc<ListenerPlan>,
+    listener: Rc<Listener>,
     transport: T,
     machine: M,
     ends: Ends,
@@ -58,8 +63,9 @@ pub(crate) struct Connection<T: Transport, M: Machine> {
     phase: Phase,
     /// Something was left unread, or was not to be read: the close needs care.
     unclean: bool,
-    /// The worker drains, and this connection has heard of it.
-    drains: bool,
+    course: Course,
+    /// The listener's plan whose limits the machine knows, by its number.
+    met: u32,
     ending: Ending,
 }
 
@@ -74,32 +80,16 @@ enum Phase {
     },
 }
 
-/// The two addresses of a connection. IPv4's fit where one IPv6 address would not: there are many idle connections.
-#[derive(Debug)]
-enum Ends {
-    Four { peer: SocketAddrV4, local: SocketAddrV4 },
-    Six(Box<(SocketAddr, SocketAddr)>),
-}
-
-impl Ends {
-    /// Of a socket that listens on both families, IPv4 addresses come mapped into IPv6's; here they are their own again.
-    fn new(peer: SocketAddr, local: SocketAddr) -> Self {
-        let canonical = |end: SocketAddr| match end.ip().to_canonical() {
-            IpAddr::V4(ip) => Some(SocketAddrV4::new(ip, end.port())),
-            IpAddr::V6(_) => None,
-        };
-        match (canonical(peer), canonical(local)) {
-            (Some(peer), Some(local)) => Self::Four { peer, local },
-            _ => Self::Six(Box::new((peer, local))),
-        }
-    }
-
-    fn addresses(&self) -> (SocketAddr, SocketAddr) {
-        match self {
-            Self::Four { peer, local } => ((*peer).into(), (*local).into()),
-            Self::Six(ends) => **ends,
-        }
-    }
+/// How far the end of the listener has come here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Course {
+    Going,
+    /// What arrived before is still taken.
+    Heard,
+    /// The machine ends gracefully.
+    Draining,
+    /// No exchange begins any more.
+    Last,
 }
 
 // What an idle connection costs, beside the runtime's own task header and registration.
@@ -119,7 +109,7 @@ enum Owed {
 impl<T: Transport, M: Machine> Connection<T, M> {
     pub(crate) fn new(
         core: Rc<Core>,
-        plan: Rc<ListenerPlan>,
+        listener: Rc<Listener>,
         transport: T,
         machine: M,
         peer: SocketAddr,
@@ -129,7 +119,8 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         causeway_progress::accepted(&mut stamp);
         Self {
             core,
-            plan,
+            met: listener.renewals(),
+            listener,
             transport,
             machine,
             ends: Ends::new(peer, local),
@@ -142,7 +133,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             since: clock::now(),
             phase: Phase::Open,
             unclean: false,
-            drains: false,
+            course: Course::Going,
             ending: Ending::PeerGone,
         }
     }
@@ -151,13 +142,8 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         if self.timer == TimerKey::UNFILED {
             self.timer = self.core.add_timer(task.waker().clone());
         }
-        if self.core.is_draining() {
-            // What arrived before is only known once the reactor was looked at again.
-            if std::mem::replace(&mut self.drains, true) {
-                self.machine.drain();
-            } else {
-                rest(task);
-            }
+        if self.listener.is_ending() {
+            self.drain(task);
         }
         let mut out = self.output.take().unwrap_or_else(|| self.core.take_output());
         let mut flow = self.rounds(task, &mut out);
@@ -175,6 +161,28 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         flow
     }
 
+    /// The listener ends.
+    #[cold]
+    fn drain(&mut self, task: &mut Task<'_>) {
+        match self.course {
+            // What arrived before is only known once the reactor was looked at again.
+            Course::Going => {
+                self.course = Course::Heard;
+                rest(task);
+            }
+            Course::Heard => {
+                self.course = Course::Draining;
+                self.machine.drain();
+            }
+            Course::Draining | Course::Last => {}
+        }
+        if self.course == Course::Draining && self.machine.is_last() {
+            // Whatever exchange is open may last for long; the plan that another one would have met is not kept for it.
+            self.course = Course::Last;
+            self.listener = self.listener.without_plan(self.core.vacant());
+        }
+    }
+
     fn rounds(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
         self.resume_woken(task, out);
         for round in 0..ROUNDS_MAX {
@@ -189,8 +197,8 @@ impl<T: Transport, M: Machine> Connection<T, M> {
                 // Whoever holds unused octets back holds the reading back too; but a full turn's worth may be left over.
                 let left = self.may_handle(task, out) && !self.input.is_empty() && self.input.is_fresh();
                 let closing = self.machine.wants_close() && out.is_empty() && self.exchanges.is_empty() && !left;
-                // A server that stops still answers what had arrived before it said so.
-                if closing && !(self.core.is_draining() && self.read(task, out)?) {
+                // A listener that ends still answers what had arrived before it said so.
+                if closing && !(self.listener.is_ending() && self.read(task, out)?) {
                     self.begin_close(task)?;
                     return self.linger(task);
                 }
@@ -237,6 +245,9 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         let mut resting = None;
         let mut again = !self.input.is_empty();
         while again && self.may_handle(task, out) {
+            if self.met != self.listener.renewals() {
+                self.meet();
+            }
             let slot = resting.get_or_insert_with(|| self.core.take_resting());
             let (used, event) = {
                 let _span = stage::PARSE.enter();
@@ -263,6 +274,16 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         self.input.handled();
     }
 
+    /// Another plan took over: its limits hold from the next head on.
+    #[cold]
+    fn meet(&mut self) {
+        let ends = matches!(self.course, Course::Draining | Course::Last);
+        if !ends && self.exchanges.is_empty() && self.machine.waits_for() == WaitsFor::KeepAlive {
+            self.machine.renew(&self.listener.plan());
+            self.met = self.listener.renewals();
+        }
+    }
+
     /// Starts an exchange: the head was filled.
     fn begin(
         &mut self,
@@ -274,9 +295,9 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         out: &mut WriteList,
     ) {
         let (peer, local) = self.ends.addresses();
-        let arrival =
-            Arrival { peer, local, scheme: self.plan.scheme, server: self.plan.server, at: clock::now(), upgrade };
-        let cx = slot.spare.prepare(arrival, &self.core.generation());
+        let plan = self.listener.plan();
+        let arrival = Arrival { peer, local, scheme: plan.scheme, server: plan.server, at: clock::now(), upgrade };
+        let cx = slot.spare.prepare(arrival, &plan.generation);
         let inbound = if body.is_empty() { Inbound::Over } else { Inbound::Open };
         if inbound == Inbound::Over {
             cx.mailbox().complete();
@@ -284,7 +305,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         if self.exchanges.capacity() == 0 {
             self.exchanges = self.core.take_table();
         }
-        let exchange = self.exchanges.push_mut(Exchange::new(stream, cx, slot.wake, inbound));
+        let exchange = self.exchanges.push_mut(Exchange::new(stream, cx, plan, slot.wake, inbound));
         exchange.run(&mut self.machine, &self.core, task, out);
         exchange.look_at_body(&mut self.machine, out);
     }
@@ -314,7 +335,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
                 exchange.received += len;
                 if exchange.discards() {
                     exchange.discarded += len;
-                    if exchange.discarded > self.plan.discard_octets_max {
+                    if exchange.discarded > exchange.plan.discard_octets_max {
                         exchange.inbound = Inbound::Failed;
                         self.machine.reset(stream, out);
                     } else {
@@ -534,7 +555,9 @@ impl<T: Transport, M: Machine> Connection<T, M> {
     }
 
     fn limit(&self, owed: Owed) -> Option<Duration> {
-        let timeouts = &self.plan.timeouts;
+        // An exchange under way keeps the timeouts that it started under.
+        let plan = self.exchanges.last().map_or_else(|| self.listener.plan(), |exchange| Rc::clone(&exchange.plan));
+        let timeouts = &plan.timeouts;
         match owed {
             Owed::Nothing => None,
             Owed::Request => Some(timeouts.keep_alive),

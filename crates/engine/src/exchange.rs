@@ -20,6 +20,7 @@ use causeway_pipeline::{Body, Context, Ending, Generation, Response, Spare, Verd
 
 use crate::clock;
 use crate::content::{Content, Pull};
+use crate::listener::ListenerPlan;
 use crate::machine::{Framing, Machine};
 use crate::worker::{Core, count_panic};
 
@@ -107,6 +108,8 @@ pub(crate) enum Outbound {
 pub(crate) struct Exchange {
     pub(crate) stream: StreamId,
     pub(crate) cx: Context,
+    /// What its listener was when it started.
+    pub(crate) plan: Rc<ListenerPlan>,
     pub(crate) wake: SlotWake,
     pub(crate) inbound: Inbound,
     pub(crate) outbound: Outbound,
@@ -121,10 +124,11 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    pub(crate) fn new(stream: StreamId, cx: Context, wake: SlotWake, inbound: Inbound) -> Self {
+    pub(crate) fn new(stream: StreamId, cx: Context, plan: Rc<ListenerPlan>, wake: SlotWake, inbound: Inbound) -> Self {
         Self {
             stream,
             cx,
+            plan,
             wake,
             inbound,
             outbound: Outbound::Running,

@@ -79,11 +79,13 @@ impl Input {
             self.set_used(0..0);
             return true;
         };
-        if used.len() == block.capacity() {
+        // From before blocks grew: a head that is allowed now may not fit in.
+        let is_outgrown = block.capacity() < blocks.octets();
+        if used.len() == block.capacity() && !is_outgrown {
             return false;
         }
         // A block of which chunks are out is not written to: its unused octets, if any, move to another.
-        if !block.is_unique() {
+        if is_outgrown || !block.is_unique() {
             let mut next = blocks.take();
             next.as_mut_slice()[..used.len()].copy_from_slice(&block.as_slice()[used.clone()]);
             *block = next;
@@ -183,6 +185,18 @@ mod tests {
         input.consume(1);
         assert!(input.make_room(&blocks));
         assert_eq!((input.octets().len(), input.room().len()), (63, 1));
+    }
+
+    #[test]
+    fn unused_octets_move_to_a_larger_block_when_blocks_grew() {
+        let blocks = Blocks::new(75, 64, std::sync::Arc::default());
+        let mut input = Input::default();
+        filled(&mut input, &blocks, &[7; 64]);
+        input.consume(1);
+        blocks.grow(128);
+        assert!(input.make_room(&blocks));
+        assert_eq!(input.octets(), &[7; 63]);
+        assert_eq!(input.room().len(), 65);
     }
 
     #[test]

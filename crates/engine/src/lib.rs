@@ -2,7 +2,9 @@
 //!
 //! In reading order, which is the way of a request:
 //! - `server`: the engine as its owner sees it; workers start here
-//! - `accept`: listeners, and which worker a connection goes to
+//! - `ports`: the process's sockets, and which listener has which
+//! - `listener`: a worker's listeners, and how the next plan takes over
+//! - `accept`: from sockets to connections, and which worker a connection goes to
 //! - `drive`: the life of a connection, written once over two seams
 //!   - `transport`: what carries its octets
 //!   - `machine`: the protocol
@@ -22,13 +24,15 @@ mod content;
 mod drive;
 mod exchange;
 mod input;
+mod listener;
 mod machine;
+mod ports;
 mod recycle;
 mod server;
 mod timers;
 mod transport;
 mod worker;
 
-pub use accept::BindError;
 pub use blocking::BlockingSpec;
+pub use ports::BindError;
 pub use server::{Engine, EngineSpec, Pools, StartError};

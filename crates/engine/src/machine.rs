@@ -4,9 +4,12 @@
 //! written once over this trait and monomorphised for each machine; h1 is a machine with one open stream.
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use causeway_h1 as h1;
 use causeway_message::{Chunk, FieldMap, FieldValue, Head, ResponseHead, StatusCode, StreamId, WriteList, names};
+
+use crate::listener::ListenerPlan;
 
 pub(crate) use causeway_h1::{BodyLength, Framing, WaitsFor};
 
@@ -65,6 +68,8 @@ pub(crate) trait Machine: Unpin {
 
     /// Takes octets; returns how many were used and what they mean. To be called again with the rest, until nothing comes of it.
     fn handle_octets(&mut self, octets: &[u8], head: &mut Head, out: &mut WriteList) -> (usize, Option<Event>);
+    /// Another plan's limits hold from the next head on. Called while no exchange is open and no octet of a head has come.
+    fn renew(&mut self, plan: &ListenerPlan);
     /// The peer ended its sending side.
     fn handle_eof(&mut self) -> Option<Event>;
 
@@ -73,6 +78,8 @@ pub(crate) trait Machine: Unpin {
 
     /// Takes no new requests; ends gracefully.
     fn drain(&mut self);
+    /// Asked behind [`drain`](Self::drain): whether what is open now is all that there will be.
+    fn is_last(&self) -> bool;
     /// The reader took octets of a body: they go back to the receive window.
     fn release(&mut self, stream: StreamId, octets: u32, out: &mut WriteList);
     /// Somebody wants the body: a peer that waits for 100 (Continue) gets it.
@@ -129,6 +136,11 @@ impl Machine for h1::Server {
         (handled.consumed, handled.event.map(event))
     }
 
+    fn renew(&mut self, plan: &ListenerPlan) {
+        // Between requests a machine is as good as a new one.
+        *self = Self::new(Rc::clone(&plan.limits));
+    }
+
     fn handle_eof(&mut self) -> Option<Event> {
         self.handle_eof().map(event)
     }
@@ -139,6 +151,10 @@ impl Machine for h1::Server {
 
     fn drain(&mut self) {
         self.drain();
+    }
+
+    fn is_last(&self) -> bool {
+        !self.is_idle()
     }
 
     fn release(&mut self, stream: StreamId, octets: u32, _out: &mut WriteList) {

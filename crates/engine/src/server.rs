@@ -1,25 +1,30 @@
-//! The engine as its owner sees it: bind, start, drain.
+//! The engine as its owner sees it: bind, start, reload, drain.
+//!
+//! - `reload`: another plan and other listeners, while it serves
+//! - `run`: a worker's thread
+
+mod reload;
+mod run;
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use causeway_pipeline::{Generation, ListenerSpec, Plan, Worker};
-use tokio::net::TcpStream;
-use tokio::runtime::{Builder, LocalOptions};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use causeway_pipeline::{ListenerSpec, Plan};
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use crate::accept::{Adopted, BindError, ListenerPlan, Peers, accept, bind, carry};
-use crate::access::{AccessSink, AccessWriter};
+use crate::accept::{Adopted, Peers};
+use crate::access::AccessWriter;
 use crate::blocking::{BlockingPool, BlockingSpec};
-use crate::blocks::BLOCK_OCTETS_MIN;
-use crate::clock;
-use crate::worker::{Core, Load};
+use crate::listener::{Change, ListenerKey};
+use crate::ports::{BindError, Ports};
+use crate::worker::Load;
+use run::WorkerSpec;
 
 /// What an engine is started with.
 pub struct EngineSpec {
@@ -46,13 +51,13 @@ pub struct Pools {
     pub lists: u64,
 }
 
-/// What keeps an engine from starting.
+/// What keeps an engine from starting, or from taking another plan.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StartError {
     /// An address cannot be listened on.
     Bind(BindError),
-    /// The system has no thread or no reactor for us.
+    /// The system has no thread or no reactor for us, or a worker could not be made ready.
     System(io::Error),
 }
 
@@ -60,7 +65,7 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bind(error) => error.fmt(f),
-            Self::System(error) => write!(f, "starting workers: {error}"),
+            Self::System(error) => write!(f, "making the workers ready: {error}"),
         }
     }
 }
@@ -71,6 +76,15 @@ impl std::error::Error for StartError {}
 pub(crate) enum Command {
     /// Carry this connection.
     Adopt(Adopted),
+    /// Make everything ready for the next plan, and say whether that could be done.
+    Prepare(Change, mpsc::Sender<io::Result<()>>),
+    /// What was made ready is not needed.
+    Abandon,
+    /// What was made ready takes over. The sender is dropped when that is done, and the sockets of listeners that nobody
+    /// names any more are closed.
+    Commit(mpsc::Sender<()>),
+    /// No worker accepts for these listeners any more.
+    Forget(Arc<[ListenerKey]>),
     /// Stop accepting and end gracefully.
     Drain,
     /// End at once.
@@ -79,12 +93,16 @@ pub(crate) enum Command {
 
 /// A running engine. Dropping it ends its workers at once.
 pub struct Engine {
+    ports: Ports,
+    /// As [`Engine::addresses`] lends them.
     addresses: Vec<SocketAddr>,
+    /// Every plan that was put in place and may not be freed yet.
+    plans: Vec<Weak<Plan>>,
     commands: Vec<UnboundedSender<Command>>,
     threads: Vec<JoinHandle<()>>,
     loads: Arc<[Arc<Load>]>,
     /// Closed when the last worker has ended.
-    alive: tokio::sync::mpsc::Receiver<()>,
+    alive: mpsc::Receiver<()>,
     access: Option<AccessWriter>,
 }
 
@@ -95,35 +113,31 @@ impl Engine {
     /// The first listener that cannot be bound, or the system's refusal of threads.
     pub fn start(spec: EngineSpec) -> Result<Self, StartError> {
         let workers = spec.workers.max(1);
-        let mut sockets: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
-        let mut addresses = Vec::new();
-        for listener in &spec.listeners {
-            let bound = bind(listener.address, workers).map_err(StartError::Bind)?;
-            addresses.push(bound.address);
-            for (of_worker, socket) in sockets.iter_mut().zip(bound.sockets) {
-                of_worker.push(socket);
-            }
-        }
+        let mut ports = Ports::default();
+        let arranged = ports.arrange(spec.listeners, workers).map_err(StartError::Bind)?;
+        let (changes, taken) = arranged.hand_out(&spec.plan);
+        ports.adopt(taken);
         let (sink, access) = AccessWriter::start(spec.access).map_err(StartError::System)?;
         let loads: Arc<[Arc<Load>]> = (0..workers).map(|_| Arc::default()).collect();
         let (commands, inboxes): (Vec<_>, Vec<_>) = (0..workers).map(|_| unbounded_channel()).unzip();
-        let (alive_sender, alive) = tokio::sync::mpsc::channel(1);
+        let (alive_sender, alive) = mpsc::channel(1);
         let blocking = BlockingPool::new(spec.blocking);
-        let listeners: Arc<[ListenerSpec]> = spec.listeners.into();
-        let mut engine = Self { addresses, commands, threads: Vec::new(), loads, alive, access: Some(access) };
+        let mut engine = Self {
+            addresses: ports.addresses().collect(),
+            ports,
+            plans: vec![Arc::downgrade(&spec.plan)],
+            commands,
+            threads: Vec::new(),
+            loads,
+            alive,
+            access: Some(access),
+        };
         // The writer of access records ends with the last sink: from here on only workers hold one.
         let mut specs = Vec::new();
-        for (number, (inbox, sockets)) in inboxes.into_iter().zip(sockets).enumerate() {
-            specs.push(WorkerSpec {
-                number,
-                inbox,
-                sockets,
-                listeners: Arc::clone(&listeners),
-                plan: Arc::clone(&spec.plan),
-                blocking: Arc::clone(&blocking),
-                sink: sink.clone(),
-                peers: Peers { own: number, loads: Arc::clone(&engine.loads), commands: engine.commands.clone() },
-            });
+        for (number, (inbox, change)) in inboxes.into_iter().zip(changes).enumerate() {
+            let peers = Peers { own: number, loads: Arc::clone(&engine.loads), commands: engine.commands.clone() };
+            let (blocking, sink) = (Arc::clone(&blocking), sink.clone());
+            specs.push(WorkerSpec { number, inbox, change, blocking, sink, peers });
         }
         drop(sink);
         for worker in specs {
@@ -143,6 +157,12 @@ impl Engine {
     /// Where it listens, in the order of the listeners it was given; ports that the kernel chose are filled in.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Plans that are not freed yet: the one in place, and older ones while an exchange that started under them is under way,
+    /// or somebody else holds them.
+    pub fn live_plans(&self) -> usize {
+        self.plans.iter().filter(|plan| plan.strong_count() > 0).count()
     }
 
     /// Connections now open.
@@ -191,95 +211,6 @@ impl Drop for Engine {
         }
         if let Some(access) = self.access.take() {
             access.finish();
-        }
-    }
-}
-
-struct WorkerSpec {
-    number: usize,
-    inbox: UnboundedReceiver<Command>,
-    sockets: Vec<std::net::TcpListener>,
-    listeners: Arc<[ListenerSpec]>,
-    plan: Arc<Plan>,
-    blocking: Arc<BlockingPool>,
-    sink: AccessSink,
-    peers: Peers,
-}
-
-impl WorkerSpec {
-    fn run(self, report: &std::sync::mpsc::Sender<io::Result<()>>) {
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .on_thread_park(causeway_progress::idle_began)
-            .on_thread_unpark(|| {
-                clock::refresh();
-                causeway_progress::idle_ended();
-            })
-            .build_local(LocalOptions::default());
-        match runtime {
-            Ok(runtime) => {
-                causeway_progress::worker_began(std::thread::current().name().unwrap_or_default());
-                runtime.block_on(self.serve(report));
-            }
-            Err(error) => drop(report.send(Err(error))),
-        }
-    }
-
-    async fn serve(mut self, report: &std::sync::mpsc::Sender<io::Result<()>>) {
-        let whole = |listener: &ListenerSpec| listener.head.head_bytes_max.max(listener.head.trailers_bytes_max);
-        let block_octets = self.listeners.iter().map(whole).max().unwrap_or(0).max(BLOCK_OCTETS_MIN);
-        let load = Arc::clone(&self.peers.loads[self.number]);
-        let core = Core::new(self.number as u32, block_octets, self.blocking, load, self.sink);
-        let worker: Rc<dyn Worker> = Rc::clone(&core) as Rc<dyn Worker>;
-        core.set_generation(Generation::new(self.plan, &worker));
-        tokio::task::spawn_local(Rc::clone(&core).keep_time());
-        let plans: Vec<_> = self.listeners.iter().map(ListenerPlan::new).collect();
-        let mut accepting = Vec::new();
-        for (index, (socket, plan)) in self.sockets.into_iter().zip(&plans).enumerate() {
-            match tokio::net::TcpListener::from_std(socket) {
-                Ok(listener) => accepting.push(tokio::task::spawn_local(accept(
-                    Rc::clone(&core),
-                    Rc::clone(plan),
-                    index,
-                    listener,
-                    self.peers.clone(),
-                ))),
-                Err(error) => return drop(report.send(Err(error))),
-            }
-        }
-        // Nobody waits for the report only when the engine gave up already; its `Stop` follows.
-        let _ = report.send(Ok(()));
-        obey(&core, &plans, accepting, &mut self.inbox).await;
-        core.close();
-    }
-}
-
-/// Does what the engine says until the worker is to end.
-async fn obey(
-    core: &Rc<Core>,
-    plans: &[Rc<ListenerPlan>],
-    mut accepting: Vec<tokio::task::JoinHandle<()>>,
-    inbox: &mut UnboundedReceiver<Command>,
-) {
-    let mut drained = std::pin::pin!(core.idle());
-    loop {
-        let command = tokio::select! {
-            command = inbox.recv() => command,
-            () = &mut drained, if core.is_draining() => return,
-        };
-        match command {
-            Some(Command::Adopt(adopted)) => match TcpStream::from_std(adopted.stream) {
-                Ok(stream) => carry(core, &plans[adopted.listener], stream, adopted.peer),
-                Err(_) => core.connection_ended(),
-            },
-            Some(Command::Drain) => {
-                core.drain();
-                for task in accepting.drain(..) {
-                    // It ends by itself, with the last connection that the kernel holds.
-                    let _ = task.await;
-                }
-            }
-            Some(Command::Stop) | None => return,
         }
     }
 }

@@ -55,14 +55,13 @@ pub(crate) struct Core {
     blocking: Arc<BlockingPool>,
     sleepers: RefCell<Sleepers>,
     timekeeper: RefCell<Waker>,
-    generation: RefCell<Rc<Generation>>,
     vacant: Rc<Generation>,
     resting: RefCell<Vec<Resting>>,
     resting_unused: Cell<usize>,
     #[expect(clippy::vec_box, reason = "a connection that owes output keeps its list; idle ones keep a null pointer")]
     outputs: RefCell<Vec<Box<WriteList>>>,
     tables: RefCell<Vec<Vec<Exchange>>>,
-    draining: tokio::sync::watch::Sender<bool>,
+    draining: Cell<bool>,
     closed: Cell<bool>,
     ended: tokio::sync::Notify,
     random: Cell<u64>,
@@ -89,13 +88,12 @@ impl Core {
             blocking,
             sleepers: RefCell::default(),
             timekeeper: RefCell::new(Waker::noop().clone()),
-            generation: RefCell::new(Rc::clone(&vacant)),
             vacant,
             resting: RefCell::default(),
             resting_unused: Cell::new(0),
             outputs: RefCell::default(),
             tables: RefCell::default(),
-            draining: tokio::sync::watch::Sender::new(false),
+            draining: Cell::new(false),
             closed: Cell::new(false),
             ended: tokio::sync::Notify::new(),
             random: Cell::new(seed ^ u64::from(number).rotate_right(8)),
@@ -103,29 +101,18 @@ impl Core {
         })
     }
 
-    /// The generation that new exchanges start under.
-    pub(crate) fn generation(&self) -> Rc<Generation> {
-        Rc::clone(&self.generation.borrow())
-    }
-
-    /// Puts a new generation in place; exchanges under way keep theirs.
-    pub(crate) fn set_generation(&self, generation: Rc<Generation>) {
-        self.generation.replace(generation);
+    /// A generation without a plan, for what rests or ends.
+    pub(crate) fn vacant(&self) -> &Rc<Generation> {
+        &self.vacant
     }
 
     pub(crate) fn is_draining(&self) -> bool {
-        *self.draining.borrow()
+        self.draining.get()
     }
 
-    /// Waits until the worker drains.
-    pub(crate) async fn accepting_ends(&self) {
-        // The sender lives in here, so this ends by the value only.
-        let _ = self.draining.subscribe().wait_for(|draining| *draining).await;
-    }
-
-    /// Tells every connection to end gracefully.
+    /// The worker ends with its last connection, and those whose listeners end are to look at that now.
     pub(crate) fn drain(&self) {
-        self.draining.send_replace(true);
+        self.draining.set(true);
         self.wheel.borrow().wake_all();
     }
 
@@ -144,11 +131,10 @@ impl Core {
         }
     }
 
-    /// The worker ends: lets go of what refers back to this, slots and the generation's states, so that it can be freed.
+    /// The worker ends: lets go of the slots, which refer back to this, so that it can be freed.
     pub(crate) fn close(&self) {
         self.closed.set(true);
         self.resting.take().clear();
-        self.set_generation(Rc::clone(&self.vacant));
     }
 
     /// This, as handlers know it.

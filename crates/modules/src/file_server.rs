@@ -118,7 +118,8 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
         canonical: written.canonical_uris.unwrap_or(true),
         status: Status::parse(written.status_code, build)?,
         pass_thru: written.pass_thru,
-        cache: build.state(|_| RefCell::new(Cache::default())),
+        // What is found depends on every option, and on nothing else: the same ones find the same cache, after a reload too.
+        cache: build.kept_state(format!("file_server {value}"), |_| RefCell::new(Cache::default())),
     }))))
 }
 

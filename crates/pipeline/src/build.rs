@@ -3,6 +3,7 @@
 //! A module registers under its Caddy name; configuration calls it with its JSON; whatever it needs at run time (slots
 //! for variables, compiled templates, route lists, per-worker state) it allots here, so that no name is left at run time.
 
+use std::any::TypeId;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::rc::Rc;
@@ -283,8 +284,24 @@ impl<'r> Build<'r> {
 
     /// Allots a state that each worker makes for itself when the plan reaches it.
     pub fn state<T: 'static>(&mut self, make: impl Fn(&Rc<dyn Worker>) -> T + Send + Sync + 'static) -> StateId<T> {
-        self.plan.states.push(Box::new(move |worker| Box::new(make(worker))));
+        self.plan.states.push(Box::new(move |worker| Rc::new(make(worker))));
         StateId::new(self.plan.states.len() - 1)
+    }
+
+    /// A state that outlives its plan: a plan that takes over, and asks for the same type under the same key, finds it as it
+    /// was left. Whoever asks for it within one plan shares it too. So the key names everything that the state depends on.
+    pub fn kept_state<T: 'static>(
+        &mut self,
+        key: String,
+        make: impl Fn(&Rc<dyn Worker>) -> T + Send + Sync + 'static,
+    ) -> StateId<T> {
+        let key = (TypeId::of::<T>(), key);
+        if let Some(index) = self.plan.kept_states.get(&key) {
+            return StateId::new(*index);
+        }
+        let id = self.state(make);
+        self.plan.kept_states.insert(key, self.plan.states.len() - 1);
+        id
     }
 
     /// Builds a server: the entrance to its routes.

@@ -8,7 +8,8 @@
 
 mod index;
 
-use std::any::Any;
+use std::any::{Any, TypeId};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -94,7 +95,7 @@ pub(crate) struct Server {
     pub(crate) confusable: Confusable,
 }
 
-type StateMaker = Box<dyn Fn(&Rc<dyn Worker>) -> Box<dyn Any> + Send + Sync>;
+type StateMaker = Box<dyn Fn(&Rc<dyn Worker>) -> Rc<dyn Any> + Send + Sync>;
 
 /// What a configuration became: frozen, shared by all workers, free of names.
 #[derive(Default)]
@@ -104,6 +105,8 @@ pub struct Plan {
     pub(crate) links: Vec<Link>,
     pub(crate) groups_len: u32,
     pub(crate) states: Vec<StateMaker>,
+    /// Those of the states that a plan which takes over may ask for again.
+    pub(crate) kept_states: BTreeMap<(TypeId, String), usize>,
 }
 
 impl Plan {
@@ -154,13 +157,19 @@ impl<T> StateId<T> {
 /// the last of them is over.
 pub struct Generation {
     plan: Arc<Plan>,
-    states: Vec<Box<dyn Any>>,
+    states: Vec<Rc<dyn Any>>,
 }
 
 impl Generation {
-    /// Puts the plan on a worker and makes the worker's states.
-    pub fn new(plan: Arc<Plan>, worker: &Rc<dyn Worker>) -> Rc<Self> {
-        let states = plan.states.iter().map(|make| make(worker)).collect();
+    /// Puts the plan on a worker: the states that the generation before it has for it are taken over, the others are made.
+    pub fn new(plan: Arc<Plan>, worker: &Rc<dyn Worker>, before: Option<&Self>) -> Rc<Self> {
+        let mut kept = vec![None; plan.states.len()];
+        if let Some(before) = before {
+            for (key, index) in &plan.kept_states {
+                kept[*index] = before.plan.kept_states.get(key).map(|index| Rc::clone(&before.states[*index]));
+            }
+        }
+        let states = plan.states.iter().zip(kept).map(|(make, kept)| kept.unwrap_or_else(|| make(worker))).collect();
         Rc::new(Self { plan, states })
     }
 

@@ -72,19 +72,19 @@ impl Kit {
     /// Those of the build.
     pub fn of(registry: &Registry, server: &ServerSpec<'_>) -> Result<Self, BuildError> {
         let worker = FakeWorker::new();
-        let generation = generation(registry, server, &worker)?;
+        let generation = generation(registry, server, &worker, None)?;
         let woken = Arc::new(Flag::default());
         let waker = Waker::from(Arc::clone(&woken));
         Ok(Self { worker, vacant: Generation::vacant(), generation, spares: Vec::new(), woken, waker })
     }
 
-    /// Puts another plan in place; worker and storage stay.
+    /// Puts another plan in place; worker, storage and kept states stay.
     ///
     /// # Panics
     /// When it cannot be built.
     #[track_caller]
     pub fn reload(&mut self, registry: &Registry, routes: &Value, errors: &Value) {
-        match generation(registry, &spec(routes, errors), &self.worker) {
+        match generation(registry, &spec(routes, errors), &self.worker, Some(&self.generation)) {
             Ok(generation) => self.generation = generation,
             Err(error) => panic!("{error}"),
         }
@@ -291,9 +291,10 @@ fn generation(
     registry: &Registry,
     server: &ServerSpec<'_>,
     worker: &Rc<FakeWorker>,
+    before: Option<&Generation>,
 ) -> Result<Rc<Generation>, BuildError> {
     let mut build = Build::new(registry);
     build.server(server)?;
     let worker: Rc<dyn Worker> = worker.clone();
-    Ok(Generation::new(Arc::new(build.finish()), &worker))
+    Ok(Generation::new(Arc::new(build.finish()), &worker, before))
 }

@@ -89,15 +89,15 @@ impl Bench {
             json!([route, route])
         };
         let server = |build: &mut Build<'_>, name: &str, handler: &str| {
-            let spec = ServerSpec::new(name, &routes(handler));
-            build.server(&spec).expect("a good plan")
+            let routes = routes(handler);
+            build.server(&ServerSpec::new(name, &routes)).expect("a good plan")
         };
         let dirtying = server(&mut build, "dirtying", "dirty");
         let plain = server(&mut build, "plain", "pass");
         let variable = build.variable("note");
         let placeholder = build.template("{http.request.method}");
         let worker: Rc<dyn Worker> = FakeWorker::new();
-        let generation = Generation::new(Arc::new(build.finish()), &worker);
+        let generation = Generation::new(Arc::new(build.finish()), &worker, None);
         let arrival = Arrival {
             peer: ([192, 0, 2, 1], 4711).into(),
             local: ([192, 0, 2, 80], 80).into(),

@@ -14,8 +14,8 @@ use std::task::{Wake, Waker};
 use causeway_message::StatusCode;
 use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::{
-    BodyStream, Build, Context, Generation, Handler, HeadLimits, ListenAddress, ListenerSpec, Outcome, Registry,
-    RequestBody, Response, Step, Timeouts, Worker,
+    BodyStream, Build, Context, Generation, Handler, HeadLimits, ListenAddress, ListenerSpec, Outcome, Plan, Registry,
+    RequestBody, Response, ServerId, Step, Timeouts, Worker,
 };
 use futures_channel::oneshot;
 use serde_json::json;
@@ -23,6 +23,7 @@ use serde_json::json;
 use super::*;
 use crate::access::AccessWriter;
 use crate::blocking::{BlockingPool, BlockingSpec};
+use crate::listener::ListenerPlan;
 use crate::worker::Load;
 use pair::Pair;
 use wire::{Wire, WireEnd};
@@ -106,9 +107,23 @@ impl Wake for Wakes {
     }
 }
 
+/// A plan of one server that does what the path says.
+fn plan() -> Plan {
+    let mut registry = Registry::default();
+    registry.handler("by_path", |_, _| Ok(Box::new(ByPath)));
+    let mut build = Build::new(&registry);
+    let routes = json!([{"handle": [{"handler": "by_path"}]}]);
+    let spec = ServerSpec::new("test", &routes);
+    assert_eq!(build.server(&spec), Ok(ServerId::FIRST));
+    build.finish()
+}
+
 /// A connection that is polled by hand.
 struct Bench {
     core: Rc<Core>,
+    listener: Rc<Listener>,
+    spec: ListenerSpec,
+    generation: Rc<Generation>,
     connection: Connection<WireEnd, Pair>,
     wire: Rc<RefCell<Wire>>,
     wakes: Arc<Wakes>,
@@ -120,27 +135,23 @@ impl Bench {
         let core =
             Core::new(90, 32 * 1024, BlockingPool::new(BlockingSpec::default()), Arc::new(Load::default()), sink);
         core.load.connections.fetch_add(1, Ordering::Relaxed);
-        let mut registry = Registry::default();
-        registry.handler("by_path", |_, _| Ok(Box::new(ByPath)));
-        let mut build = Build::new(&registry);
-        let routes = json!([{"handle": [{"handler": "by_path"}]}]);
-        let spec = ServerSpec::new("test", &routes);
-        let server = build.server(&spec).unwrap();
         let worker: Rc<dyn Worker> = core.clone();
-        core.set_generation(Generation::new(Arc::new(build.finish()), &worker));
-        let plan = ListenerPlan::new(&ListenerSpec {
+        let generation = Generation::new(Arc::new(plan()), &worker, None);
+        let spec = ListenerSpec {
             address: ListenAddress { host: None, port: 0 },
-            server,
+            server: ServerId::FIRST,
             timeouts: Timeouts::default(),
             head: HeadLimits::default(),
-        });
+        };
+        let listener = Listener::new(ListenerPlan::new(&spec, &generation));
         let wire = Rc::new(RefCell::new(Wire::default()));
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
         let end = WireEnd(Rc::clone(&wire));
-        let connection = Connection::new(Rc::clone(&core), plan, end, Pair::default(), nowhere, nowhere);
+        let connection =
+            Connection::new(Rc::clone(&core), Rc::clone(&listener), end, Pair::default(), nowhere, nowhere);
         HELD.with_borrow_mut(Vec::clear);
         ENDED.with_borrow_mut(Vec::clear);
-        Self { core, connection, wire, wakes: Arc::default() }
+        Self { core, listener, spec, generation, connection, wire, wakes: Arc::default() }
     }
 
     /// The peer sends these frames.
@@ -293,6 +304,48 @@ fn an_exchange_is_over_when_the_kernel_has_its_answer() {
     assert_eq!(bench.ended(), [complete("/fixed")]);
     let connection = &bench.connection;
     assert!(connection.exchanges.capacity() == 0 && connection.output.is_none(), "an idle connection holds nothing");
+}
+
+#[test]
+fn another_plan_is_met_by_the_next_exchange_and_its_limits_by_the_next_head() {
+    let mut bench = Bench::new();
+    bench.sends(&[pair::head(1, "/hold"), pair::end(1)]);
+    assert!(bench.turn().is_pending());
+    let old = Rc::downgrade(&bench.generation);
+    let worker: Rc<dyn Worker> = bench.core.clone();
+    bench.generation = Generation::new(Arc::new(plan()), &worker, None);
+    bench.listener.renew(ListenerPlan::new(&bench.spec, &bench.generation));
+    bench.sends(&[pair::head(2, "/hold"), pair::end(2)]);
+    assert!(bench.turn().is_pending());
+    assert!(bench.log().is_empty(), "an exchange is open");
+    let under = |bench: &Bench| -> Vec<bool> {
+        let exchanges = bench.connection.exchanges.iter();
+        exchanges.map(|exchange| Rc::ptr_eq(exchange.cx.generation(), &bench.generation)).collect()
+    };
+    assert_eq!(under(&bench), [false, true], "the first goes on under its own");
+    bench.release_held(0);
+    assert!(bench.turn().is_pending());
+    assert_eq!(bench.ended(), [complete("/hold")]);
+    assert!(old.upgrade().is_none(), "the old generation went with its last exchange");
+    bench.release_held(0);
+    assert!(bench.turn().is_pending());
+    bench.log();
+    for want in [&["renewed", "1 head 200", "1 data 5", "1 finish"][..], &["1 head 200", "1 data 5", "1 finish"]] {
+        bench.sends(&[pair::head(1, "/fixed"), pair::end(1)]);
+        assert!(bench.turn().is_pending());
+        assert_eq!(bench.log(), want);
+    }
+}
+
+#[test]
+fn an_idle_connection_holds_no_generation() {
+    let mut bench = Bench::new();
+    bench.sends(&[pair::head(1, "/fixed"), pair::end(1)]);
+    assert!(bench.turn().is_pending());
+    let old = Rc::downgrade(&bench.generation);
+    bench.generation = Generation::vacant();
+    bench.listener.renew(ListenerPlan::new(&bench.spec, &bench.generation));
+    assert!(old.upgrade().is_none());
 }
 
 #[test]

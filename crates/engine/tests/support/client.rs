@@ -160,7 +160,7 @@ impl Client {
     }
 
     #[track_caller]
-    fn chunked(&mut self, answer: &mut Answer) {
+    pub(crate) fn chunked(&mut self, answer: &mut Answer) {
         loop {
             let len = usize::from_str_radix(&self.line(), 16).expect("a chunk's size");
             if len == 0 {

@@ -16,7 +16,7 @@ use causeway_pipeline::{
 use serde_json::{Value, json};
 
 use super::bodies::{self, Echo, Failing, LastWords, Length, Octets, Panicking, Silent};
-use super::probe::{Guard, Probe, Seen};
+use super::probe::{Ballast, Guard, Probe, Seen};
 
 /// What a handler is built with.
 pub(crate) struct Given {
@@ -138,6 +138,11 @@ const ACTS: &[(&str, Enter)] = &[
         let thread = std::thread::current();
         text(cx, thread.name().unwrap_or("nameless"))
     }),
+    ("plan", |cx, _| plan(cx)),
+    ("outlive", |cx, given| {
+        let held = given.probe.hold();
+        cx.wait(held, |cx, _| plan(cx))
+    }),
     ("panic-leave", |_, _| Step::Next),
 ];
 
@@ -191,6 +196,16 @@ pub(crate) fn registry() -> Registry {
         };
         Ok(Box::new(Act { given: given(value, build)?, act }))
     });
+    registry.handler("ballast", |value, build| {
+        let probe = given(value, build)?.probe;
+        build.state(move |_| Ballast::new(&probe));
+        Ok(Box::new(Pass))
+    });
+    registry.handler("panic-state", |_, build| {
+        // On one worker of two: the other has everything ready.
+        build.state(|_| assert_ne!(std::thread::current().name(), Some("worker-1"), "a test's state"));
+        Ok(Box::new(Pass))
+    });
     registry.handler("observe", |value, build| Ok(Box::new(Observe(given(value, build)?.probe))));
     registry.handler("panic-on-leave", |_, _| Ok(Box::new(PanicOnLeave)));
     registry.matcher("at", |value, build| match value.as_str() {
@@ -231,6 +246,14 @@ impl Handler for Observe {
     }
 }
 
+struct Pass;
+
+impl Handler for Pass {
+    fn enter(&self, _cx: &mut Context) -> Step {
+        Step::Next
+    }
+}
+
 struct PanicOnLeave;
 
 impl Handler for PanicOnLeave {
@@ -263,6 +286,12 @@ fn digits(status: StatusCode) -> [u8; 3] {
 fn text(cx: &mut Context, words: &str) -> Step {
     let chunk = cx.chunk(words.as_bytes());
     Step::Respond(Response::chunk(StatusCode::OK, chunk))
+}
+
+/// The name of the server that the listener's number stands for in this exchange's plan.
+fn plan(cx: &mut Context) -> Step {
+    let generation = Rc::clone(cx.generation());
+    text(cx, generation.plan().server_name(cx.arrival().server))
 }
 
 fn stream(cx: &mut Context, length: Length) -> Step {

@@ -1,7 +1,7 @@
 //! The wire between a test and its server's handlers, found by a number in their JSON.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -33,6 +33,7 @@ pub(crate) struct Probe {
     id: u64,
     state: Mutex<State>,
     changed: Condvar,
+    ballasts: AtomicUsize,
 }
 
 static PROBES: Mutex<BTreeMap<u64, Arc<Probe>>> = Mutex::new(BTreeMap::new());
@@ -41,7 +42,8 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 impl Probe {
     pub(crate) fn new() -> Arc<Self> {
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let probe = Arc::new(Self { id, state: Mutex::default(), changed: Condvar::new() });
+        let probe =
+            Arc::new(Self { id, state: Mutex::default(), changed: Condvar::new(), ballasts: AtomicUsize::new(0) });
         PROBES.lock().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::clone(&probe));
         probe
     }
@@ -115,6 +117,11 @@ impl Probe {
         })
     }
 
+    /// [`Ballast`]s that are not dropped.
+    pub(crate) fn ballasts(&self) -> usize {
+        self.ballasts.load(Ordering::SeqCst)
+    }
+
     /// What was told so far.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.change(|state| state.seen.clone())
@@ -156,5 +163,25 @@ impl Drop for Guard {
         if let Some(name) = self.name {
             self.probe.tell(Seen::Dropped(name));
         }
+    }
+}
+
+/// A megabyte of a worker's state.
+pub(crate) struct Ballast {
+    probe: Arc<Probe>,
+    octets: Vec<u8>,
+}
+
+impl Ballast {
+    pub(crate) fn new(probe: &Arc<Probe>) -> Self {
+        probe.ballasts.fetch_add(1, Ordering::SeqCst);
+        Self { probe: Arc::clone(probe), octets: vec![1; 1024 * 1024] }
+    }
+}
+
+impl Drop for Ballast {
+    fn drop(&mut self) {
+        assert!(self.octets.iter().all(|octet| *octet == 1));
+        self.probe.ballasts.fetch_sub(1, Ordering::SeqCst);
     }
 }

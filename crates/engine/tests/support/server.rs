@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use causeway_engine::{BlockingSpec, Engine, EngineSpec, StartError};
 use causeway_pipeline::build::ServerSpec;
-use causeway_pipeline::{Build, HeadLimits, ListenAddress, ListenerSpec, Timeouts};
+use causeway_pipeline::{Build, HeadLimits, ListenAddress, ListenerSpec, Plan, Timeouts};
+use serde_json::json;
 
 use super::client::Client;
 use super::handlers::{self, Given};
@@ -28,6 +29,68 @@ pub(crate) struct Setup {
     pub(crate) head: HeadLimits,
     pub(crate) blocking: BlockingSpec,
     pub(crate) errors: Errors,
+    /// The server's name, which the handler `plan` tells.
+    pub(crate) name: &'static str,
+    /// Servers of the plan before it, so that its number differs.
+    pub(crate) servers_before: usize,
+    pub(crate) states: States,
+}
+
+/// What the plan's workers keep for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum States {
+    None,
+    /// So much that nobody overlooks it.
+    Ballast,
+    /// One that cannot be made on the second worker.
+    Panicking,
+}
+
+impl Setup {
+    fn new(tweak: impl FnOnce(&mut Self)) -> Self {
+        let mut setup = Self {
+            workers: 1,
+            listen: vec![loopback()],
+            timeouts: Timeouts::default(),
+            head: HeadLimits::default(),
+            blocking: BlockingSpec::default(),
+            errors: Errors::Default,
+            name: "test",
+            servers_before: 0,
+            states: States::None,
+        };
+        tweak(&mut setup);
+        setup
+    }
+
+    fn build(&self, given: &Given) -> (Vec<ListenerSpec>, Arc<Plan>) {
+        let (mut routes, errors) = (handlers::routes(given), handlers::errors(given));
+        let state = match self.states {
+            States::None => None,
+            States::Ballast => Some("ballast"),
+            States::Panicking => Some("panic-state"),
+        };
+        if let (Some(routes), Some(state)) = (routes.as_array_mut(), state) {
+            let handler = json!({"handler": state, "probe": given.probe.id(), "files": given.files});
+            routes.push(json!({"handle": [handler]}));
+        }
+        let registry = handlers::registry();
+        let mut build = Build::new(&registry);
+        let nothing = json!([]);
+        for _ in 0..self.servers_before {
+            build.server(&ServerSpec::new("before", &nothing)).unwrap_or_else(|error| panic!("{error}"));
+        }
+        let errors = (self.errors == Errors::Handled).then_some(&errors);
+        let server = ServerSpec { errors, ..ServerSpec::new(self.name, &routes) };
+        let server = build.server(&server).unwrap_or_else(|error| panic!("{error}"));
+        let listener = |address: &ListenAddress| ListenerSpec {
+            address: *address,
+            server,
+            timeouts: self.timeouts,
+            head: self.head,
+        };
+        (self.listen.iter().map(listener).collect(), Arc::new(build.finish()))
+    }
 }
 
 /// A running engine. Dropping it ends it at once.
@@ -49,39 +112,46 @@ impl Server {
     }
 
     pub(crate) fn try_start(tweak: impl FnOnce(&mut Setup)) -> Result<Self, StartError> {
-        let mut setup = Setup {
-            workers: 1,
-            listen: vec![loopback()],
-            timeouts: Timeouts::default(),
-            head: HeadLimits::default(),
-            blocking: BlockingSpec::default(),
-            errors: Errors::Default,
-        };
-        tweak(&mut setup);
+        let setup = Setup::new(tweak);
         let probe = Probe::new();
         let files = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{}", std::process::id(), probe.id()));
         std::fs::create_dir_all(&files).expect("a folder for a test's files");
-        let given = Given { probe: Arc::clone(&probe), files: files.clone() };
-        let (routes, errors) = (handlers::routes(&given), handlers::errors(&given));
-        let registry = handlers::registry();
-        let mut build = Build::new(&registry);
-        let errors = (setup.errors == Errors::Handled).then_some(&errors);
-        let server = ServerSpec { errors, ..ServerSpec::new("test", &routes) };
-        let server = build.server(&server).unwrap_or_else(|error| panic!("{error}"));
-        let listeners = setup.listen.iter().map(|address| ListenerSpec {
-            address: *address,
-            server,
-            timeouts: setup.timeouts,
-            head: setup.head,
-        });
+        let (listeners, plan) = setup.build(&Given { probe: Arc::clone(&probe), files: files.clone() });
         let engine = Engine::start(EngineSpec {
             workers: setup.workers,
-            listeners: listeners.collect(),
-            plan: Arc::new(build.finish()),
+            listeners,
+            plan,
             blocking: setup.blocking,
             access: Box::new(std::io::sink()),
         })?;
         Ok(Self { engine: Some(engine), probe, files })
+    }
+
+    /// Another plan and other listeners: those of [`start`](Self::start), as `tweak` leaves them.
+    pub(crate) fn reload(&mut self, tweak: impl FnOnce(&mut Setup)) -> Result<(), StartError> {
+        let reload = self.reloading(tweak);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(reload)
+    }
+
+    /// A reload that has not begun.
+    pub(crate) fn reloading(
+        &mut self,
+        tweak: impl FnOnce(&mut Setup),
+    ) -> impl Future<Output = Result<(), StartError>> + Send {
+        let given = Given { probe: Arc::clone(&self.probe), files: self.files.clone() };
+        let (listeners, plan) = Setup::new(tweak).build(&given);
+        self.engine.as_mut().expect("it was not drained").reload(listeners, plan)
+    }
+
+    /// Waits until so many plans are left.
+    #[track_caller]
+    pub(crate) fn await_plans(&self, count: usize) {
+        let end = std::time::Instant::now() + super::PATIENCE;
+        while self.engine().live_plans() != count {
+            assert!(std::time::Instant::now() < end, "{} plans, not {count}", self.engine().live_plans());
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     pub(crate) fn engine(&self) -> &Engine {

@@ -1,7 +1,7 @@
 //! What a worker remembers of the files that it served: the small ones whole, the large ones open.
 //!
-//! One cache for each file server of a plan on each worker. Beyond a bound, entries go by the clock algorithm: a hand goes
-//! round, who was used since it last came by stays.
+//! One cache on each worker for file servers of the same options; it outlives a reload that keeps them. Beyond a bound,
+//! entries go by the clock algorithm: a hand goes round, who was used since it last came by stays.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -313,3 +313,20 @@ fn refused() {
         assert!(error.to_string().contains(want), "{error}");
     }
 }
+
+#[test]
+fn a_reload_that_keeps_the_options_keeps_the_cache() {
+    let folder = Folder::new();
+    folder.file("a.txt", "a");
+    let routes = |options: Value| json!([{ "handle": [folder.handler(options)] }]);
+    let get = Request::get("/a.txt");
+    let mut kit = folder.kit(json!({}));
+    assert_eq!(kit.send(&get).text(), "a");
+    kit.reload(&registry(), &routes(json!({})), &Value::Null);
+    match kit.send_pending(&get) {
+        Ok(answer) => assert_eq!(answer.text(), "a"),
+        Err(_) => panic!("the file was looked at again"),
+    }
+    kit.reload(&registry(), &routes(json!({ "hide": ["a.txt"] })), &Value::Null);
+    assert_eq!(kit.send(&get).status, 404);
+}

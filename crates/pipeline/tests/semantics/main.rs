@@ -3,6 +3,7 @@
 //! - [`probe`]: a handler that does what its JSON says and leaves a trace, and a matcher
 //! - [`chain`]: order, groups, matching, calls, the way back, faults, bounds
 //! - [`waits`]: waiting, and what it costs
+//! - [`states`]: what a worker keeps for a plan, and for the next
 //! - [`matching`]: matchers that wait, long lists, named routes, bodies as texts
 //! - [`placeholders`]: each of them, and what becomes of unknown ones
 //! - [`texts`]: the uuid, and targets that are none
@@ -13,6 +14,7 @@ mod dirty;
 mod matching;
 mod placeholders;
 mod probe;
+mod states;
 mod texts;
 mod waits;
 

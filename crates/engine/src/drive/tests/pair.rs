@@ -2,6 +2,7 @@
 
 use causeway_message::{Chunk, FieldMap, Head, ResponseHead, StatusCode, StreamId, WriteList};
 
+use crate::listener::ListenerPlan;
 use crate::machine::{BodyLength, Event, Framing, Machine, WaitsFor};
 
 fn frame(kind: u8, stream: u8, octets: &[u8]) -> Vec<u8> {
@@ -90,6 +91,10 @@ impl Machine for Pair {
         (3 + octets.len(), event)
     }
 
+    fn renew(&mut self, _: &ListenerPlan) {
+        self.log.push("renewed".to_owned());
+    }
+
     fn handle_eof(&mut self) -> Option<Event> {
         None
     }
@@ -99,6 +104,10 @@ impl Machine for Pair {
     }
 
     fn drain(&mut self) {}
+
+    fn is_last(&self) -> bool {
+        false
+    }
 
     fn release(&mut self, stream: StreamId, octets: u32, _: &mut WriteList) {
         self.note(stream, &format!("release {octets}"));

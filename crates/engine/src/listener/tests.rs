@@ -1,0 +1,151 @@
+//! What workers hand to each other while one of them has switched to the next plan and the other has not.
+
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::Ordering;
+
+use causeway_message::StatusCode;
+use causeway_pipeline::build::ServerSpec;
+use causeway_pipeline::{Build, Context, Handler, HeadLimits, ListenAddress, Registry, Response, Step};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::runtime::{Builder, LocalOptions};
+
+use super::*;
+use crate::access::AccessWriter;
+use crate::blocking::{BlockingPool, BlockingSpec};
+use crate::worker::Load;
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+const ANY: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
+
+/// Answers with the name of its server.
+struct Name;
+
+impl Handler for Name {
+    fn enter(&self, cx: &mut Context) -> Step {
+        let generation = Rc::clone(cx.generation());
+        let name = cx.chunk(generation.plan().server_name(cx.arrival().server).as_bytes());
+        Step::Respond(Response::chunk(StatusCode::OK, name))
+    }
+}
+
+/// One worker of its own, told by hand.
+struct Bench {
+    listeners: Listeners,
+    load: Arc<Load>,
+    /// Hands connections over.
+    other: std::net::TcpListener,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let (sink, _writer) = AccessWriter::start(io::sink()).unwrap();
+        let load = Arc::new(Load::default());
+        let core = Core::new(92, 1024, BlockingPool::new(BlockingSpec::default()), Arc::clone(&load), sink);
+        let peers = Peers { own: 0, loads: [Arc::clone(&load)].into(), commands: Vec::new() };
+        let other = std::net::TcpListener::bind(ANY).unwrap();
+        Self { listeners: Listeners::new(core, peers), load, other }
+    }
+
+    /// A plan with this name and these listeners, of which `new` come with sockets.
+    fn prepare(&mut self, name: &str, keys: &[u64], new: &[u64]) -> Vec<SocketAddr> {
+        let mut registry = Registry::default();
+        registry.handler("name", |_, _| Ok(Box::new(Name)));
+        let mut build = Build::new(&registry);
+        let routes = json!([{"handle": [{"handler": "name"}]}]);
+        let server = build.server(&ServerSpec::new(name, &routes)).unwrap();
+        let spec = ListenerSpec {
+            address: ListenAddress { host: None, port: 0 },
+            server,
+            timeouts: Timeouts::default(),
+            head: HeadLimits::default(),
+        };
+        let sockets: Vec<_> = new.iter().map(|_| std::net::TcpListener::bind(ANY).unwrap()).collect();
+        sockets.iter().for_each(|socket| socket.set_nonblocking(true).unwrap());
+        let addresses = sockets.iter().map(|socket| socket.local_addr().unwrap()).collect();
+        let specs = keys.iter().map(|key| (ListenerKey(*key), spec.clone())).collect();
+        let sockets = new.iter().map(|key| ListenerKey(*key)).zip(sockets).collect();
+        self.listeners.prepare(Change { plan: Arc::new(build.finish()), specs, sockets }).unwrap();
+        addresses
+    }
+
+    /// Another worker accepted a connection for this listener, a request came on it: what is answered.
+    async fn hand_over(&mut self, key: u64) -> String {
+        let mut client = std::net::TcpStream::connect(self.other.local_addr().unwrap()).unwrap();
+        client.write_all(REQUEST).unwrap();
+        let (stream, peer) = self.other.accept().unwrap();
+        for end in [&client, &stream] {
+            end.set_nonblocking(true).unwrap();
+        }
+        self.load.connections.fetch_add(1, Ordering::Relaxed);
+        self.listeners.adopt(Adopted { stream, peer, listener: ListenerKey(key) });
+        last_line(TcpStream::from_std(client).unwrap()).await
+    }
+}
+
+async fn ask(address: SocketAddr) -> String {
+    let mut client = TcpStream::connect(address).await.unwrap();
+    client.write_all(REQUEST).await.unwrap();
+    last_line(client).await
+}
+
+async fn last_line(mut client: TcpStream) -> String {
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    answer.rsplit('\n').next().unwrap().to_owned()
+}
+
+fn on_a_worker(test: impl AsyncFnOnce()) {
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+    runtime.block_on(test());
+}
+
+#[test]
+fn a_connection_of_a_listener_that_is_only_prepared_is_the_word_to_switch() {
+    on_a_worker(async || {
+        let mut bench = Bench::new();
+        bench.prepare("old", &[0], &[0]);
+        bench.listeners.commit();
+        bench.prepare("new", &[0, 1], &[1]);
+        assert_eq!(bench.hand_over(0).await, "old", "a listener that stays says nothing of it");
+        assert_eq!(bench.hand_over(1).await, "new");
+        assert_eq!(bench.hand_over(0).await, "new", "the whole plan has taken over");
+        // The word itself comes late, and changes nothing.
+        bench.listeners.commit();
+        assert_eq!(bench.hand_over(1).await, "new");
+    });
+}
+
+#[test]
+fn a_connection_of_a_listener_that_has_ended_is_answered_under_its_plan() {
+    on_a_worker(async || {
+        let mut bench = Bench::new();
+        let addresses = bench.prepare("old", &[0, 1], &[0, 1]);
+        bench.listeners.commit();
+        bench.prepare("new", &[0], &[]);
+        bench.listeners.commit();
+        let (done, mut closed) = mpsc::channel(1);
+        bench.listeners.when_closed(done);
+        assert!(closed.recv().await.is_none());
+        assert!(TcpStream::connect(addresses[1]).await.is_err());
+        assert_eq!(ask(addresses[0]).await, "new");
+        assert_eq!(bench.hand_over(1).await, "old");
+        bench.listeners.forget(&[ListenerKey(1)]);
+        assert!(bench.listeners.ended.is_empty());
+    });
+}
+
+#[test]
+fn what_was_prepared_and_abandoned_closes_and_is_freed() {
+    on_a_worker(async || {
+        let mut bench = Bench::new();
+        let addresses = bench.prepare("given up", &[0], &[0]);
+        let plan = bench.listeners.prepared.as_ref().map(|prepared| Rc::downgrade(&prepared.generation)).unwrap();
+        bench.listeners.abandon();
+        assert!(plan.upgrade().is_none());
+        assert!(TcpStream::connect(addresses[0]).await.is_err());
+        bench.listeners.commit();
+        assert!(bench.listeners.open.is_empty());
+    });
+}

@@ -1,0 +1,99 @@
+//! States of a worker: made once for a plan, taken over where the next plan asks for the same.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use causeway_message::StatusCode;
+use causeway_pipeline::{Build, BuildError, Context, Handler, Registry, Response, StateId, Step, Worker};
+use causeway_testkit::{Kit, Request};
+use serde_json::{Value, json};
+
+type Count = Cell<u32>;
+
+/// Counts what it answered, and says so. `key` says which count that is; without one it is the plan's own.
+struct Counter(StateId<Count>);
+
+/// A state of another type, under the same keys.
+struct Words(StateId<RefCell<String>>);
+
+fn count(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
+    let make = |_: &Rc<dyn Worker>| Count::new(0);
+    Ok(Box::new(Counter(match value["key"].as_str() {
+        Some(key) => build.kept_state(key.to_owned(), make),
+        None => build.state(make),
+    })))
+}
+
+fn words(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
+    let key = value["key"].as_str().unwrap_or_default().to_owned();
+    Ok(Box::new(Words(build.kept_state(key, |_| RefCell::default()))))
+}
+
+impl Handler for Counter {
+    fn enter(&self, cx: &mut Context) -> Step {
+        let count = Rc::clone(cx.generation());
+        let count = count.state(self.0);
+        count.set(count.get() + 1);
+        let body = cx.chunk(count.get().to_string().as_bytes());
+        Step::Respond(Response::chunk(StatusCode::OK, body))
+    }
+}
+
+impl Handler for Words {
+    fn enter(&self, cx: &mut Context) -> Step {
+        let generation = Rc::clone(cx.generation());
+        generation.state(self.0).borrow_mut().push('w');
+        let body = cx.chunk(generation.state(self.0).borrow().as_bytes());
+        Step::Respond(Response::chunk(StatusCode::OK, body))
+    }
+}
+
+fn registry() -> Registry {
+    let mut registry = Registry::default();
+    registry.handler("count", count);
+    registry.handler("words", words);
+    registry.handler("only", |value, build| match value["path"].as_str() {
+        Some(path) => Ok(Box::new(Only(path.to_owned(), build.routes(&json!([{ "handle": [value["do"]] }]))?))),
+        None => Err(build.refuse(value.to_string(), "a path")),
+    });
+    registry
+}
+
+struct Only(String, causeway_pipeline::RoutesId);
+
+impl Handler for Only {
+    fn enter(&self, cx: &mut Context) -> Step {
+        if cx.path() == self.0.as_bytes() { Step::Call(self.1) } else { Step::Next }
+    }
+}
+
+/// Routes that do what is named for each path.
+fn routes(paths: &[(&str, Value)]) -> Value {
+    let route = |(path, what): &(&str, Value)| json!({ "handle": [{ "handler": "only", "path": path, "do": what }] });
+    Value::Array(paths.iter().map(route).collect())
+}
+
+#[track_caller]
+fn check(kit: &mut Kit, cases: &[(&str, &str)]) {
+    for (path, want) in cases {
+        assert_eq!(kit.send(&Request::get(path)).text(), *want, "{path}");
+    }
+}
+
+#[test]
+fn a_kept_state_outlives_its_plan_and_no_other_does() {
+    let registry = registry();
+    let kept = |key: &str| json!({ "handler": "count", "key": key });
+    let own = json!({ "handler": "count" });
+    let first = routes(&[("/a", kept("a")), ("/b", kept("b")), ("/also-a", kept("a")), ("/own", own.clone())]);
+    let mut kit = Kit::new(&registry, &first);
+    check(&mut kit, &[("/a", "1"), ("/also-a", "2"), ("/b", "1"), ("/own", "1"), ("/own", "2")]);
+
+    // Other places, other neighbours, and one that is not asked for.
+    let second = routes(&[("/own", own), ("/words", json!({ "handler": "words", "key": "a" })), ("/a", kept("a"))]);
+    kit.reload(&registry, &second, &Value::Null);
+    check(&mut kit, &[("/a", "3"), ("/own", "1"), ("/words", "w"), ("/words", "ww")]);
+
+    kit.reload(&registry, &first, &Value::Null);
+    check(&mut kit, &[("/a", "4"), ("/own", "1"), ("/b", "1")]);
+}
