@@ -19,19 +19,21 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_engine::{BlockingSpec, EngineSpec, StartError};
+use causeway_engine::{BlockingSpec, Engine, EngineSpec};
 use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::{Build, HeadLimits, ListenerSpec, Plan, Registry, Timeouts};
 use serde_json::json;
 
 pub(crate) use rules::Rules;
 
-use crate::engine::Engine;
 use crate::server::{Control, Environment, LoadFault};
 use door::Door;
 
 /// How long a connection without a request is kept; Caddy's.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
+
+/// Bodies that are read at once: the pool is for large ones, and nobody sends many.
+const BLOCKING: BlockingSpec = BlockingSpec { threads_max: 4, queue_max: 64 };
 
 /// What the API needs to do what it is asked.
 pub(crate) struct Office {
@@ -51,13 +53,8 @@ impl Admin {
     /// Listens and answers.
     pub(crate) fn open(rules: Rules, office: Arc<Office>) -> Result<Self, LoadFault> {
         let (listeners, plan) = behind(&rules, &office);
-        let engine = Engine::start(EngineSpec {
-            workers: 1,
-            listeners,
-            plan,
-            blocking: BlockingSpec::default(),
-            access: Box::new(io::sink()),
-        });
+        let engine =
+            Engine::start(EngineSpec { workers: 1, listeners, plan, blocking: BLOCKING, access: Box::new(io::sink()) });
         match engine {
             Ok(engine) => Ok(Self { rules, office, engine }),
             Err(error) => Err(LoadFault::Admin(rules.address, error)),
@@ -73,12 +70,24 @@ impl Admin {
         self.engine.addresses().first().copied()
     }
 
-    /// Lets others ask, at the same address.
-    pub(crate) async fn set_rules(&mut self, rules: Rules) -> Result<(), StartError> {
+    /// Answers by other rules, at their place and still at its own: [`settle`](Self::settle) leaves one of the two.
+    pub(crate) async fn widen(&mut self, rules: &Rules) -> Result<(), LoadFault> {
+        let (mut listeners, plan) = behind(rules, &self.office);
+        if rules.address.listen != self.rules.address.listen {
+            listeners.push(ListenerSpec { address: self.rules.address.listen, ..listeners[0].clone() });
+        }
+        let widened = self.engine.reload(listeners, plan).await;
+        widened.map_err(|error| LoadFault::Admin(rules.address.clone(), error))
+    }
+
+    /// Answers by these rules, and at their place only.
+    pub(crate) async fn settle(&mut self, rules: Rules) {
         let (listeners, plan) = behind(&rules, &self.office);
-        self.engine.reload(listeners, plan).await?;
-        self.rules = rules;
-        Ok(())
+        match self.engine.reload(listeners, plan).await {
+            Ok(()) => self.rules = rules,
+            // Its socket is there already, so only the system itself can refuse.
+            Err(error) => tracing::error!("the admin API keeps its rules: {error}"),
+        }
     }
 
     /// Answers what it was asked already, and ends.

@@ -7,7 +7,6 @@
 
 mod admin;
 pub mod document;
-mod engine;
 pub mod server;
 
 use causeway_config::caddyfile::Directives;

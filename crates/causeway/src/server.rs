@@ -7,10 +7,12 @@
 //! - `ids`: places by name
 //! - `source`: the file that it came from
 //! - `autosave`: the last configuration, kept for the next start
+//! - `apart`: its sites and the admin API in each other's way
 //! - `fault`: why a configuration is not served
 //!
 //! The admin API is a caller like the command line; this room holds its listener only because a configuration says where that is.
 
+mod apart;
 mod autosave;
 mod control;
 mod fault;
@@ -26,9 +28,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::Engine;
 use causeway_config::plan::{self, AdminAddress, Level, Loaded};
-use causeway_engine::{BlockingSpec, EngineSpec};
+use causeway_engine::{BlockingSpec, Engine, EngineSpec};
 use causeway_pipeline::Registry;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
@@ -42,6 +43,7 @@ pub use source::Source;
 pub use tree::{TreeFault, Verb};
 
 use crate::admin::{Admin, Office, Rules};
+use apart::{apart, written};
 use control::Command;
 
 /// How long the admin API's last answers may take when its listener goes.
@@ -99,14 +101,16 @@ struct Fixed {
     level: Box<dyn Fn(Level) + Send>,
 }
 
-/// What a load does to the admin API's listener.
+/// What a load does to the admin API, prepared so far that nothing can fail.
 enum AdminChange {
-    /// It stays, with the rules that it has.
+    /// It stays as it is.
     Keep,
-    /// It stays, others may ask.
-    Rules(Rules),
-    /// Another one, listening already; or none.
-    Replace(Option<Admin>),
+    /// It answers by other rules, or at another place, and still at the old one.
+    Widened(Rules),
+    /// There was none.
+    Opened(Box<Admin>),
+    /// There is to be none.
+    Close,
 }
 
 impl Server {
@@ -120,7 +124,9 @@ impl Server {
         let fixed = Fixed { grace, registry, environment, admin, autosave, level };
         let (control, commands) = Control::channel();
         let (ids, loaded) = fixed.compile(config.clone()).await?;
-        let admin = fixed.rules(&loaded).map(|rules| Admin::open(rules, fixed.office(&control))).transpose()?;
+        let rules = fixed.rules(&loaded);
+        apart(loaded.listeners.iter().map(|listener| listener.address), rules.iter().map(|rules| &rules.address))?;
+        let admin = rules.map(|rules| Admin::open(rules, fixed.office(&control))).transpose()?;
         let engine = Engine::start(EngineSpec {
             workers,
             listeners: loaded.listeners,
@@ -143,7 +149,7 @@ impl Server {
             control,
             commands,
         };
-        server.keep(json!({ "config": config }), loaded.admin.persist);
+        server.keep(json!({ "config": config }), loaded.admin.persist).await;
         Ok(server)
     }
 
@@ -260,59 +266,80 @@ impl Server {
             return Ok(());
         }
         let (ids, loaded) = self.fixed.compile(config).await?;
-        let change = self.admin_change(&loaded)?;
-        self.engine.reload(loaded.listeners, Arc::new(loaded.plan)).await.map_err(LoadFault::Sites)?;
-        match change {
-            AdminChange::Keep => {}
-            AdminChange::Rules(rules) => {
-                if let Some(admin) = &mut self.admin
-                    && let Err(error) = admin.set_rules(rules).await
-                {
-                    // Its socket is the old one, so only the system itself can have refused.
-                    tracing::error!("the admin API keeps its old rules: {error}");
-                }
+        let before = self.admin_address();
+        let change = self.prepare_admin(&loaded).await?;
+        if let Err(error) = self.engine.reload(loaded.listeners, Arc::new(loaded.plan)).await {
+            if let (AdminChange::Widened(_), Some(admin)) = (change, &mut self.admin) {
+                admin.settle(admin.rules().clone()).await;
             }
-            AdminChange::Replace(admin) => {
-                if let Some(old) = std::mem::replace(&mut self.admin, admin) {
-                    // Not waited for: the answer that says this worked is one of those that it has to give.
-                    self.retiring.spawn(old.close(ADMIN_GRACE));
-                }
-                match self.admin_address() {
-                    Some(address) => tracing::info!("the admin API is on http://{address} now"),
-                    None => tracing::info!("the admin API is off now"),
-                }
-            }
+            return Err(LoadFault::Sites(error));
+        }
+        self.commit_admin(change).await;
+        match self.admin_address() {
+            after if after == before => {}
+            Some(address) => tracing::info!("the admin API is on http://{address} now"),
+            None => tracing::info!("the admin API is off now"),
         }
         while self.retiring.try_join_next().is_some() {}
         (self.fixed.level)(loaded.level);
         self.ids = ids;
         self.grace = self.fixed.grace.unwrap_or(loaded.grace);
         self.shutdown_delay = loaded.shutdown_delay;
-        self.keep(tree, loaded.admin.persist);
-        tracing::info!(listeners = self.engine.addresses().len(), "serving another configuration");
+        self.keep(tree, loaded.admin.persist).await;
+        match self.engine.addresses() {
+            [] => tracing::info!("serving another configuration, which names no site"),
+            addresses => {
+                let places: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
+                tracing::info!("serving another configuration on {}", places.join(", "));
+            }
+        }
         Ok(())
     }
 
-    fn admin_change(&self, loaded: &Loaded) -> Result<AdminChange, LoadFault> {
-        let open = |rules| Admin::open(rules, self.fixed.office(&self.control));
-        Ok(match (&self.admin, self.fixed.rules(loaded)) {
+    async fn prepare_admin(&mut self, loaded: &Loaded) -> Result<AdminChange, LoadFault> {
+        let rules = self.fixed.rules(loaded);
+        let (now, next) =
+            (self.admin.as_ref().map(|admin| &admin.rules().address), rules.as_ref().map(|rules| &rules.address));
+        let sites = loaded.listeners.iter().map(|listener| listener.address);
+        apart(sites, now.into_iter().chain(next))?;
+        // Sites that go are closed only when the API has its place.
+        apart(self.engine.addresses().iter().map(written), next.into_iter())?;
+        Ok(match (&mut self.admin, rules) {
             (None, None) => AdminChange::Keep,
             (Some(admin), Some(rules)) if *admin.rules() == rules => AdminChange::Keep,
-            (Some(admin), Some(rules)) if admin.rules().address.listen == rules.address.listen => {
-                AdminChange::Rules(rules)
+            (Some(admin), Some(rules)) => {
+                admin.widen(&rules).await?;
+                AdminChange::Widened(rules)
             }
-            (_, rules) => AdminChange::Replace(rules.map(open).transpose()?),
+            (None, Some(rules)) => AdminChange::Opened(Box::new(Admin::open(rules, self.fixed.office(&self.control))?)),
+            (Some(_), None) => AdminChange::Close,
         })
     }
 
-    fn keep(&mut self, mut tree: Value, persist: bool) {
+    async fn commit_admin(&mut self, change: AdminChange) {
+        match (change, &mut self.admin) {
+            (AdminChange::Widened(rules), Some(admin)) => admin.settle(rules).await,
+            (AdminChange::Opened(admin), _) => self.admin = Some(*admin),
+            (AdminChange::Close, _) => {
+                if let Some(admin) = self.admin.take() {
+                    // Not waited for: the answer that says this worked is one of those that it has to give.
+                    self.retiring.spawn(admin.close(ADMIN_GRACE));
+                }
+            }
+            (AdminChange::Keep | AdminChange::Widened(_), _) => {}
+        }
+    }
+
+    async fn keep(&mut self, mut tree: Value, persist: bool) {
         // Objects have no order in Caddy's API, which shows their keys sorted.
         tree.sort_all_objects();
         self.tree = tree;
-        let config = &self.tree["config"];
-        let Some(path) = self.fixed.autosave.as_ref().filter(|_| persist && !config.is_null()) else { return };
-        if let Err(error) = autosave::write(path, &encode(config)) {
-            tracing::error!("{}: keeping the configuration for --resume: {error}", path.display());
+        let config = self.tree.get("config").filter(|config| persist && !config.is_null());
+        let (Some(config), Some(path)) = (config, self.fixed.autosave.clone()) else { return };
+        let text = encode(config);
+        let kept = tokio::task::spawn_blocking(move || autosave::write(&path, &text).map_err(|error| (path, error)));
+        if let Ok(Err((path, error))) = kept.await {
+            tracing::warn!("{}: keeping the configuration for --resume: {error}", path.display());
         }
     }
 }

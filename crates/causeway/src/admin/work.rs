@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::Office;
 use super::answer::{Answer, warnings};
 use crate::document::{AdaptedDocument, Document, Language};
-use crate::server::{By, Change, Force, Load, LoadFault, Verb};
+use crate::server::{By, Change, ChangeFault, Force, Load, LoadFault, Verb};
 
 /// How large a configuration may be; 64 MiB. Beyond: 413.
 pub(super) const BODY_OCTETS_MAX: usize = 64 << 20;
@@ -93,8 +93,8 @@ impl Desk {
             let config = config.map_err(|words| Answer::error(400, format!("loading config: {words}")))?;
             let loaded = self.office.control.load(Load { config, force, by }).await;
             return loaded.map(|()| Answer::done()).map_err(|fault| {
-                let words = format!("loading config: {}", crate::server::ChangeFault::Load(fault));
-                Answer::error(400, words)
+                let status = status_of(&fault);
+                Answer::error(status, format!("loading config: {}", ChangeFault::Load(fault)))
             });
         }
         let (document, adapted) = self.adapted(text, OnlyBuilt::Yes).await?;
@@ -106,7 +106,7 @@ impl Desk {
                 let words = format!("loading config: {}", document.explain(&adapted, &error));
                 Err(Answer::error_with(400, words, warned))
             }
-            Err(fault) => Err(Answer::error_with(400, format!("loading config: {fault}"), warned)),
+            Err(fault) => Err(Answer::error_with(status_of(&fault), format!("loading config: {fault}"), warned)),
         }
     }
 
@@ -171,6 +171,15 @@ impl Desk {
 enum OnlyBuilt {
     Yes,
     No,
+}
+
+/// What a load that failed is answered with: as in Caddy whatever failed is the configuration's fault.
+fn status_of(fault: &LoadFault) -> u16 {
+    match fault {
+        LoadFault::Stopping => 503,
+        LoadFault::Broken => 500,
+        _ => 400,
+    }
 }
 
 /// The configuration's language by the request's media type: JSON unless its subtype names another adapter.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use causeway_config::plan::{AdminAddress, LoadError};
 use causeway_engine::StartError;
+use causeway_pipeline::ListenAddress;
 
 use super::ids::IdFault;
 use super::tree::TreeFault;
@@ -20,6 +21,8 @@ pub enum LoadFault {
     Sites(StartError),
     /// The admin API cannot listen where the configuration, or the environment, says.
     Admin(AdminAddress, StartError),
+    /// A site would listen where the admin API does, or still does.
+    Shared(ListenAddress, AdminAddress),
     /// The server is stopping.
     Stopping,
     /// Compiling it panicked: our mistake, reported by its thread.
@@ -49,6 +52,9 @@ impl fmt::Display for LoadFault {
                 f.write_str("; choose another with the global option `admin`, with `admin off`, or with CADDY_ADMIN")
             }
             Self::Admin(address, error) => write!(f, "the admin API cannot listen on {address}: {error}"),
+            Self::Shared(site, admin) => {
+                write!(f, "listening on {site}: the admin API is on {admin}; move one of them first")
+            }
             Self::Stopping => f.write_str("the server is stopping"),
             Self::Broken => f.write_str("compiling the configuration failed inside the server"),
         }

@@ -7,6 +7,9 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+/// How deep a configuration may be nested: what is kept must be read again, and JSON as text is refused beyond 128.
+const DEPTH_MAX: usize = 120;
+
 /// What happens to a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
@@ -33,6 +36,8 @@ pub enum TreeFault {
     Missing(String),
     /// `...` with anything but an array.
     NoArray,
+    /// The result is nested too deep.
+    Deep,
 }
 
 impl fmt::Display for TreeFault {
@@ -41,6 +46,7 @@ impl fmt::Display for TreeFault {
             Self::Index(words) | Self::Exists(words) | Self::Missing(words) => f.write_str(words),
             Self::Path(path) => write!(f, "invalid traversal path at: {path}"),
             Self::NoArray => f.write_str("final element is not an array"),
+            Self::Deep => write!(f, "the configuration would be nested more than {DEPTH_MAX} levels deep"),
         }
     }
 }
@@ -72,7 +78,24 @@ pub(super) fn read<'t>(root: &'t Value, path: &str) -> Result<&'t Value, TreeFau
 /// # Errors
 /// When the path leads nowhere, or the verb does not fit what is there.
 pub(super) fn change(root: &mut Value, verb: Verb, path: &str, value: Value) -> Result<(), TreeFault> {
+    set(root, verb, path, value)?;
+    if is_deeper(root, DEPTH_MAX) { Err(TreeFault::Deep) } else { Ok(()) }
+}
+
+/// Whether anything is nested deeper than so many levels.
+fn is_deeper(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Object(map) => levels == 0 || map.values().any(|value| is_deeper(value, levels - 1)),
+        Value::Array(array) => levels == 0 || array.iter().any(|value| is_deeper(value, levels - 1)),
+        _ => false,
+    }
+}
+
+fn set(root: &mut Value, verb: Verb, path: &str, value: Value) -> Result<(), TreeFault> {
     let (parts, spread) = parts(path);
+    if parts.len() > DEPTH_MAX {
+        return Err(TreeFault::Deep);
+    }
     let mut at = root;
     for (depth, part) in parts.iter().enumerate() {
         let (last, rest) = (depth + 1 == parts.len(), parts.len() - depth - 1);

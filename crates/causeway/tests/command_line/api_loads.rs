@@ -67,8 +67,15 @@ fn a_load_that_fails_changes_nothing() {
     let mut admin_elsewhere = config("new");
     admin_elsewhere["admin"] = json!({ "listen": taken.to_string() });
     let mut both = config("new");
-    both["admin"] = json!({ "listen": format!("127.0.0.1:{}", free_port()) });
+    let free = free_port();
+    both["admin"] = json!({ "listen": format!("127.0.0.1:{free}") });
     both["apps"]["http"]["servers"]["t"] = json!({ "listen": [taken.to_string()] });
+    // Where the API is, and where it was about to be.
+    let mut on_the_api = config("new");
+    on_the_api["admin"] = json!({ "listen": format!("127.0.0.1:{admin}") });
+    on_the_api["apps"]["http"]["servers"]["t"] = json!({ "listen": [format!(":{admin}")] });
+    let mut on_the_site = config("new");
+    on_the_site["admin"] = json!({ "listen": format!("127.0.0.1:{site}") });
     let new = "loading config: loading new config: ";
     for (kind, body, want) in [
         ("application/json", String::new(), "loading config: found an empty body, expected a configuration".to_owned()),
@@ -90,6 +97,18 @@ fn a_load_that_fails_changes_nothing() {
             ),
         ),
         ("application/json", elsewhere.to_string(), format!("{new}{in_use}")),
+        (
+            "application/json",
+            on_the_api.to_string(),
+            format!("{new}listening on :{admin}: the admin API is on 127.0.0.1:{admin}; move one of them first"),
+        ),
+        (
+            "application/json",
+            on_the_site.to_string(),
+            format!(
+                "{new}listening on 127.0.0.1:{site}: the admin API is on 127.0.0.1:{site}; move one of them first"
+            ),
+        ),
         ("application/json", both.to_string(), format!("{new}{in_use}")),
         (
             "application/json",
@@ -138,6 +157,10 @@ fn a_load_that_fails_changes_nothing() {
         assert_eq!(get(site, "/").body, "old", "{body}");
         assert_eq!(read(admin, "/config/"), config("old"), "{body}");
     }
+    assert!(
+        std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, free)).is_err(),
+        "the API listens where it was not to be"
+    );
 }
 
 /// An idle connection survives it and meets the new configuration at its next request.
@@ -220,6 +243,23 @@ fn the_api_moves() {
     assert_eq!(get(site, "/").body, "moved");
 }
 
+/// To a place that the old one is part of, or the other way round, on the same port.
+#[test]
+fn the_api_moves_on_its_port() {
+    let (_folder, mut server, _, admin) = start();
+    let port = free_port();
+    for (asked, place) in
+        [(admin, format!("127.0.0.1:{port}")), (port, format!(":{port}")), (port, format!("127.0.0.1:{port}"))]
+    {
+        let mut moved = config("moved");
+        moved["admin"] = json!({ "listen": place });
+        let answer = load(asked, "application/json", &moved.to_string());
+        assert_eq!(answer.status, 200, "{place}: {}", answer.body);
+        server.line_with(&format!(":{port} now"));
+        assert_eq!(read(port, "/config/admin/listen"), json!(place));
+    }
+}
+
 /// A site that goes is closed, one that comes is open.
 #[test]
 fn sites_come_and_go() {
@@ -264,6 +304,23 @@ fn the_level_changes_with_the_configuration() {
     assert_eq!(load(admin, "application/json", &loud.to_string()).status, 200);
     read(admin, "/config/admin");
     server.line_with("DEBUG admin API: GET /config/admin from 127.0.0.1:");
+}
+
+/// Once the server was told to stop, nothing is loaded any more.
+#[test]
+fn a_load_while_it_stops() {
+    let mut announced = config("old");
+    announced["apps"]["http"]["shutdown_delay"] = json!("2s");
+    let folder = Folder::with(&[("config.json", &announced.to_string())]);
+    let mut server = folder.start(&["run", "--config", "config.json"]);
+    let admin = server.admin_port();
+    server.signal(rustix::process::Signal::TERM);
+    server.line_with("Stopping in 2 s");
+    let answer = load(admin, "application/json", &config("new").to_string());
+    let error: Value = serde_json::from_str(&answer.body).unwrap();
+    let words = "loading config: loading new config: the server is stopping";
+    assert_eq!((answer.status, &error["error"]), (503, &json!(words)));
+    assert_eq!(get(server.port(), "/").body, "old");
 }
 
 #[test]

@@ -228,6 +228,13 @@ fn in_addresses() {
 }
 
 #[test]
+fn a_site_where_the_admin_api_is() {
+    let folder = Folder::with(&[("Caddyfile", "{\n\tadmin localhost:8765\n}\n:8765\nrespond hi\n")]);
+    let want = "Caddyfile: listening on :8765: the admin API is on localhost:8765; move one of them first";
+    check(&folder, &["run"], want);
+}
+
+#[test]
 fn a_port_in_use() {
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = taken.local_addr().unwrap().to_string();

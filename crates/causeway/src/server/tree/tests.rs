@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -100,4 +101,44 @@ fn patch_and_delete() {
         (Delete, "/config/a/list", json!(null), Ok(("/config/a", json!({ "n": null })))),
         (Delete, "/config/nope", json!(null), Err("[/config/nope] key does not exist: nope")),
     ]);
+}
+
+/// A peer decides how long a path is and how deep a body; what walks the tree does so on the stack.
+#[test]
+fn depth_is_bounded() {
+    let deep = "the configuration would be nested more than 120 levels deep";
+    let path = |levels: usize| format!("/config{}", "/x".repeat(levels));
+    let nested = |levels: usize| (0..levels).fold(json!(1), |value, _| json!([value]));
+    for (levels, value, want) in [
+        (118, json!(1), Ok(())),
+        (118, json!([]), Ok(())),
+        (118, json!([[]]), Err(deep)),
+        (119, json!(1), Ok(())),
+        (120, json!(1), Err(deep)),
+        (4000, json!(1), Err(deep)),
+        (1, nested(118), Ok(())),
+        (1, nested(119), Err(deep)),
+    ] {
+        let got = change(&mut tree(), Verb::Put, &path(levels), value);
+        assert_eq!(got.map_err(|fault| fault.to_string()), want.map_err(str::to_owned), "{levels}");
+    }
+}
+
+proptest! {
+    /// Any path, any verb: an answer, and never a panic. What was put is there.
+    #[test]
+    fn any_change(words in prop::collection::vec("|config|a|list|lists|n|s|0|1|2|01|-1|\\.\\.\\.", 0..6), verb in 0usize..4) {
+        let path = format!("/config/{}", words.join("/"));
+        let verb = [Verb::Post, Verb::Put, Verb::Patch, Verb::Delete][verb];
+        let mut root = tree();
+        let before = read(&root, &path).cloned();
+        let changed = change(&mut root, verb, &path, json!("new"));
+        let after = read(&root, &path).cloned();
+        match verb {
+            Verb::Put | Verb::Patch if changed.is_ok() => prop_assert_eq!(after, Ok(json!("new")), "{}", path),
+            // DELETE of an array's element moves the others.
+            Verb::Delete if changed.is_ok() && before.is_ok() => prop_assert_ne!(&root, &tree(), "{}", path),
+            _ => {}
+        }
+    }
 }
