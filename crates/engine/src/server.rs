@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use causeway_pipeline::{ListenerSpec, Plan};
 use tokio::sync::mpsc;
@@ -85,6 +85,8 @@ pub(crate) enum Command {
     Commit(mpsc::Sender<()>),
     /// No worker accepts for these listeners any more.
     Forget(Arc<[ListenerKey]>),
+    /// Handlers may say when the server ends; nothing else changes.
+    Announce(Instant),
     /// Stop accepting and end gracefully.
     Drain,
     /// End at once.
@@ -184,6 +186,11 @@ impl Engine {
     /// Handlers that panicked so far.
     pub fn panics(&self) -> u64 {
         self.loads.iter().map(|load| load.panics.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Lets handlers say that the server ends at that moment; nothing else changes until it is told to drain.
+    pub fn announce_shutdown(&self, at: Instant) {
+        self.tell(|| Command::Announce(at));
     }
 
     /// Stops accepting, lets exchanges under way end within `grace`, then ends what is left. Idle connections close at once.

@@ -62,6 +62,7 @@ pub(crate) struct Core {
     outputs: RefCell<Vec<Box<WriteList>>>,
     tables: RefCell<Vec<Vec<Exchange>>>,
     draining: Cell<bool>,
+    shutdown_at: Cell<Option<Instant>>,
     closed: Cell<bool>,
     ended: tokio::sync::Notify,
     random: Cell<u64>,
@@ -94,6 +95,7 @@ impl Core {
             outputs: RefCell::default(),
             tables: RefCell::default(),
             draining: Cell::new(false),
+            shutdown_at: Cell::default(),
             closed: Cell::new(false),
             ended: tokio::sync::Notify::new(),
             random: Cell::new(seed ^ u64::from(number).rotate_right(8)),
@@ -106,6 +108,10 @@ impl Core {
         &self.vacant
     }
 
+    pub(crate) fn announce_shutdown(&self, at: Instant) {
+        self.shutdown_at.set(Some(at));
+    }
+
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.get()
     }
@@ -113,6 +119,7 @@ impl Core {
     /// The worker ends with its last connection, and those whose listeners end are to look at that now.
     pub(crate) fn drain(&self) {
         self.draining.set(true);
+        self.shutdown_at.set(self.shutdown_at.get().or(Some(clock::now())));
         self.wheel.borrow().wake_all();
     }
 
@@ -294,7 +301,7 @@ impl Worker for Core {
     }
 
     fn shutdown_at(&self) -> Option<Instant> {
-        self.is_draining().then(clock::now)
+        self.shutdown_at.get()
     }
 
     fn random(&self) -> u64 {

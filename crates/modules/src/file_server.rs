@@ -2,46 +2,56 @@
 //!
 //! In reading order:
 //! - `locate`: from a request's path to a path of the file system, and what is hidden there
-//! - `cache`: what a worker remembers: small files whole, large ones open
 //! - `disk`: what is asked of the file system, on the blocking pool
+//! - `entry`: what a worker remembers of a file: small ones whole, large ones open
 //! - `answer`: from a file to an answer, and redirects to a file's proper path
+//! - `precompressed`: which of a file's compressed versions a request takes
 //! - `conditional`, `range`: RFC 9110 §13 and §14
 //! - `mime`: types by extension
 //! - `browse`: listings of folders
 //!
-//! A file that is in the cache, and was looked at within the last second, is answered without a system call or an
-//! allocation. The first request after that second waits until the file was looked at again; those that come meanwhile get
-//! what was there. So nobody gets content that is older than a second and one look.
+//! A file that is remembered, and was looked at within the last second, is answered without a system call or an allocation; how
+//! long it is believed is said in [`crate::fresh`].
 //!
 //! Symbolic links are followed wherever they lead, out of the root too, as Caddy does: whoever may put links below the root
 //! decides what is served. A request's path alone never leads out of it.
 
 mod answer;
 mod browse;
-mod cache;
 mod conditional;
 mod disk;
+mod entry;
 mod locate;
 mod mime;
+mod precompressed;
 mod range;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
-use causeway_message::StatusCode;
+use causeway_message::{FieldValue, StatusCode, names};
 use causeway_pipeline::worker::run_blocking;
-use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, StateId, Step, Template};
+use causeway_pipeline::{Build, BuildError, Context, Fault, Generation, Handler, StateId, Step, Template};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::rendered::{Rendered, Status, Weak};
+use crate::fresh::{Cost, Fresh, Known, Looking};
+use crate::rendered::{Status, Weak};
+use crate::together::Together;
 use browse::Browse;
-use cache::{Cache, Entry, Found};
 use disk::Look;
-use locate::Hidden;
+pub(crate) use disk::of_octets;
+use entry::Entry;
+pub(crate) use locate::push_root;
+use locate::{Names, Place};
+use precompressed::Codings;
+
+/// What a worker remembers of one file server's files.
+const REMEMBERED: Cost = Cost { octets: 16 * 1024 * 1024, open: 128 };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -57,8 +67,7 @@ struct Written {
     status_code: Option<Weak>,
     #[serde(default)]
     pass_thru: bool,
-    #[serde(default)]
-    precompressed: Option<Value>,
+    precompressed: Option<Map<String, Value>>,
     #[serde(default)]
     precompressed_order: Vec<String>,
     #[serde(default)]
@@ -68,13 +77,16 @@ struct Written {
 /// What is served and how; shared with jobs on the blocking pool.
 struct Site {
     root: Template,
-    hidden: Hidden,
-    index_names: Vec<String>,
+    names: Names,
     browse: Option<Browse>,
     canonical: bool,
     status: Option<Status>,
     pass_thru: bool,
-    cache: StateId<RefCell<Cache>>,
+    codings: Codings,
+    tag_extensions: Vec<String>,
+    files: StateId<RefCell<Fresh<Entry>>>,
+    /// Looks at what nothing is known of.
+    looks: StateId<Together<Outcome>>,
 }
 
 struct FileServer(Arc<Site>);
@@ -82,113 +94,161 @@ struct FileServer(Arc<Site>);
 /// Makes the handler.
 ///
 /// # Errors
-/// When an option is unknown, or one of those that this version has not: `fs`, `precompressed`, `etag_file_extensions`,
-/// `browse.template_file`, placeholders in `hide` and `index_names`.
+/// When an option is unknown or wrong, or one of those that this version has not: another `fs` than the default one,
+/// `browse.template_file`, `browse.plain_time_format`.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     let written: Written = build.parse(value)?;
-    if !written.fs.is_empty() {
-        return Err(build.refuse(written.fs, "no `fs`; this version serves the file system itself only"));
-    }
-    let precompressed =
-        written.precompressed.as_ref().and_then(Value::as_object).is_some_and(|kinds| !kinds.is_empty());
-    if precompressed || !written.precompressed_order.is_empty() {
-        return Err(build.refuse("precompressed", "no precompressed files; this version does not look for them"));
-    }
-    if !written.etag_file_extensions.is_empty() {
-        return Err(
-            build.refuse("etag_file_extensions", "no files with entity tags; this version does not look for them")
-        );
-    }
+    refuse_fs(&written.fs, build)?;
     let index_names = written.index_names.unwrap_or_else(|| vec!["index.html".into(), "index.txt".into()]);
-    for name in &index_names {
-        if build.template(name).literal().is_none() {
-            return Err(build.refuse(name, "a name without placeholders"));
-        }
-    }
+    let names = Names::build(&written.hide, &index_names, build);
+    // What is found depends on every option, on what the environment said in them, and on nothing else: the same ones find the
+    // same states, after a reload too.
+    let key = format!("file_server {value} {names:?}");
     let browse = match written.browse {
-        Some(written) => Some(build.at("browse", |build| Browse::build(written, build))?),
+        Some(written) => Some(build.at("browse", |build| Browse::build(written, &key, build))?),
         None => None,
     };
-    let root = build.template(written.root.as_deref().unwrap_or("{http.vars.root}"));
     Ok(Box::new(FileServer(Arc::new(Site {
-        root,
-        hidden: Hidden::build(written.hide, build)?,
-        index_names,
+        root: root(written.root.as_deref(), build),
+        names,
         browse,
         canonical: written.canonical_uris.unwrap_or(true),
         status: Status::parse(written.status_code, build)?,
         pass_thru: written.pass_thru,
-        // What is found depends on every option, and on nothing else: the same ones find the same cache, after a reload too.
-        cache: build.kept_state(format!("file_server {value}"), |_| RefCell::new(Cache::default())),
+        codings: Codings::build(written.precompressed.unwrap_or_default(), &written.precompressed_order, build)?,
+        tag_extensions: written.etag_file_extensions,
+        files: build.kept_state(key.clone(), |_| RefCell::new(Fresh::new(REMEMBERED))),
+        looks: build.kept_state(key, |_| Together::new()),
     }))))
+}
+
+/// Only the file system of the machine is there; Caddy calls it `default`.
+pub(crate) fn refuse_fs(fs: &str, build: &Build<'_>) -> Result<(), BuildError> {
+    match fs {
+        "" | "default" => Ok(()),
+        _ => Err(build.refuse(fs, "no `fs`; this version serves the file system itself only")),
+    }
+}
+
+/// A root as written, else the variable that the `root` directive sets.
+pub(crate) fn root(written: Option<&str>, build: &mut Build<'_>) -> Template {
+    build.template(written.filter(|root| !root.is_empty()).unwrap_or("{http.vars.root}"))
 }
 
 impl Handler for FileServer {
     fn enter(&self, cx: &mut Context) -> Step {
         let site = &self.0;
-        let root = Rendered::of(&site.root, cx);
-        let generation = Rc::clone(cx.generation());
-        let cache = generation.state(site.cache);
-        let mut path = cache.borrow_mut().take_scratch();
-        if let Err(fault) = locate::join(&root, cx.path(), &mut path) {
-            cache.borrow_mut().give_scratch(path);
-            return Step::Fail(fault);
-        }
-        let found = cache.borrow_mut().find(&path, cx.worker().now());
-        match found {
-            Found::Fresh(entry) => {
-                cache.borrow_mut().give_scratch(path);
-                answer::give(site, cx, &entry)
+        cx.with_scratch(|cx, key| {
+            let path_len = match locate::key(site, cx, key) {
+                Ok(len) => len,
+                Err(fault) => return Step::Fail(fault),
+            };
+            let now = cx.worker().now();
+            let known = cx.generation().state(site.files).borrow_mut().find(key, now);
+            match known {
+                Known::Fresh(entry) => answer::give(site, cx, &entry),
+                Known::Stale(entry, looking) => look_again(site, cx, Place::new(key, path_len), entry, looking),
+                Known::Nothing => {
+                    let place = Place::new(key, path_len);
+                    match browse::remembered(site, cx, &place) {
+                        Some(step) => step,
+                        None => look(site, cx, place),
+                    }
+                }
             }
-            Found::Stale(entry) => look(site, cx, path, Some(entry)),
-            Found::Nothing => look(site, cx, path, None),
-        }
+        })
     }
 }
 
-/// Looks at the file on the blocking pool, then goes on with what was found. `path` becomes the job's.
-fn look(site: &Arc<Site>, cx: &mut Context, path: Vec<u8>, known: Option<Rc<Entry>>) -> Step {
-    let seen = known.as_ref().map(|entry| entry.seen);
-    let ours = Arc::clone(site);
-    let job = run_blocking(&**cx.worker(), move || {
-        let look = disk::look(&ours, &path, seen);
-        (path, look)
+/// What a look came to.
+#[derive(Clone)]
+enum Outcome {
+    File(Rc<Entry>),
+    /// A folder without an index.
+    Folder,
+    Missing,
+    Failed(Fault),
+}
+
+/// Looks at a place of which nothing is known, on the blocking pool; who comes meanwhile waits for the same look.
+fn look(site: &Arc<Site>, cx: &mut Context, place: Place) -> Step {
+    let (ours, theirs, there) = (Arc::clone(site), Arc::clone(site), place.clone());
+    let job = move || (disk::look(&ours, &there, None), there);
+    let (generation, began) = (Rc::clone(cx.generation()), cx.worker().now());
+    let outcome = Together::look(cx, site.looks, place.key(), job, move |done| match done {
+        Some((look, there)) => learn(&theirs, &generation, &there, look, None, began),
+        None => Outcome::Failed(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
     });
-    let Ok(job) = job else {
-        // What was there a moment ago is better than no answer.
-        return match known {
-            Some(entry) => answer::give(site, cx, &entry),
-            None => Step::Fail(Fault::busy()),
-        };
-    };
+    let Ok(outcome) = outcome else { return Step::Fail(Fault::busy()) };
+    let site = Arc::clone(site);
+    cx.wait(outcome, move |cx, outcome| match outcome {
+        Ok(outcome) => act(&site, cx, place, outcome),
+        Err(_) => Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
+    })
+}
+
+/// Looks again at a file that is remembered.
+fn look_again(site: &Arc<Site>, cx: &mut Context, place: Place, entry: Rc<Entry>, looking: Looking) -> Step {
+    let began = cx.worker().now();
+    let (ours, seen) = (Arc::clone(site), Arc::clone(&entry.seen));
+    let job = run_blocking(&**cx.worker(), move || (disk::look(&ours, &place, Some(&seen)), place));
+    // What was there a moment ago is better than no answer.
+    let Ok(job) = job else { return answer::give(site, cx, &entry) };
     let site = Arc::clone(site);
     cx.wait(job, move |cx, done| {
-        let Some((path, look)) = done else { return Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)) };
-        let generation = Rc::clone(cx.generation());
-        let cache = generation.state(site.cache);
-        let now = cx.worker().now();
-        match (look, known) {
-            (Look::Same, Some(entry)) => {
-                cache.borrow_mut().touch(&path, now);
-                answer::give(&site, cx, &entry)
-            }
-            (Look::File(file), _) => {
-                let entry = Rc::new(Entry::from(file));
-                cache.borrow_mut().put(&path, Rc::clone(&entry), now);
-                answer::give(&site, cx, &entry)
-            }
-            (other, _) => {
-                cache.borrow_mut().remove(&path);
-                match other {
-                    Look::Folder => browse::folder(&site, cx, path),
-                    Look::Failed(fault) => Step::Fail(fault),
-                    Look::Missing | Look::Same | Look::File(_) => missing(&site),
-                }
-            }
-        }
+        let Some((look, place)) = done else { return Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)) };
+        let outcome = learn(&site, cx.generation(), &place, look, Some(entry), began);
+        drop(looking);
+        act(&site, cx, place, outcome)
     })
+}
+
+/// Remembers what a look found that began at `began`.
+fn learn(
+    site: &Site,
+    generation: &Generation,
+    place: &Place,
+    look: Look,
+    known: Option<Rc<Entry>>,
+    began: Instant,
+) -> Outcome {
+    let mut files = generation.state(site.files).borrow_mut();
+    let outcome = match (look, known) {
+        (Look::Same, Some(entry)) => {
+            files.touch(place.key(), began);
+            return Outcome::File(entry);
+        }
+        (Look::File(file), _) => {
+            let entry = Rc::new(Entry::from(file));
+            files.put(place.key(), Rc::clone(&entry), began);
+            return Outcome::File(entry);
+        }
+        (Look::Folder, _) => Outcome::Folder,
+        (Look::Failed(fault), _) => Outcome::Failed(fault),
+        (Look::Missing | Look::Same, _) => Outcome::Missing,
+    };
+    files.remove(place.key());
+    outcome
+}
+
+fn act(site: &Arc<Site>, cx: &mut Context, place: Place, outcome: Outcome) -> Step {
+    match outcome {
+        Outcome::File(entry) => answer::give(site, cx, &entry),
+        Outcome::Folder => browse::folder(site, cx, place),
+        Outcome::Missing => missing(site),
+        Outcome::Failed(fault) => failed(cx, fault),
+    }
 }
 
 fn missing(site: &Site) -> Step {
     if site.pass_thru { Step::Next } else { Step::Fail(Fault::status(StatusCode::NOT_FOUND)) }
+}
+
+/// Caddy: who meets a server without descriptors is told to wait some seconds, not all of them the same.
+fn failed(cx: &mut Context, fault: Fault) -> Step {
+    if fault.status == StatusCode::SERVICE_UNAVAILABLE {
+        let seconds = ["2", "3", "4"][(cx.worker().random() % 3) as usize];
+        cx.response_mut().set(names::RETRY_AFTER, FieldValue::from_static(seconds));
+    }
+    Step::Fail(fault)
 }

@@ -6,12 +6,14 @@
 //! - [`headers`], [`rewrite`], [`vars`]: changes to the request, the answer and what handlers leave for each other
 //! - [`subroute`]: routes within a route
 //! - [`file_server`]: files and listings of folders
+//! - `fresh`, `together`: what a worker remembers of the file system, and one look for all who ask at once
 //! - `glob`, `rendered`: patterns and strings that they share
 //!
 //! This room never sees a socket and never asks for the protocol version.
 
 pub mod error;
 pub mod file_server;
+mod fresh;
 mod glob;
 pub mod headers;
 pub mod matchers;
@@ -19,6 +21,7 @@ mod rendered;
 pub mod rewrite;
 pub mod static_response;
 pub mod subroute;
+mod together;
 pub mod vars;
 
 use causeway_pipeline::Registry;

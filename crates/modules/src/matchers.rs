@@ -5,8 +5,10 @@
 //! - [`method`]: the method
 //! - [`header`]: request fields
 //! - [`query`]: keys and values of the query
+//! - [`file`]: whether there is a file
 //! - [`not`]: none of these sets
 
+pub mod file;
 pub mod header;
 pub mod host;
 pub mod method;
@@ -18,6 +20,7 @@ use causeway_pipeline::Registry;
 
 /// Adds the matchers.
 pub fn register(registry: &mut Registry) {
+    registry.matcher("file", file::make);
     registry.matcher("header", header::make);
     registry.matcher("host", host::make);
     registry.matcher("method", method::make);

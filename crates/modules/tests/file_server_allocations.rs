@@ -52,6 +52,83 @@ fn a_cached_file_costs_no_allocation() {
 }
 
 #[test]
+fn compressed_versions_and_live_names_cost_no_allocation() {
+    let folder = std::env::temp_dir().join(format!("causeway-allocations-versions-{}", std::process::id()));
+    std::fs::create_dir_all(folder.join("d")).expect("a folder");
+    for (name, len) in
+        [("a.js", 60_000), ("a.js.br", 20_000), ("a.js.gz", 30_000), ("big.js", 600_000), ("big.js.gz", 100_000)]
+    {
+        std::fs::write(folder.join(name), vec![b'x'; len]).expect("a file");
+    }
+    std::fs::write(folder.join("a.js.gz.md5"), "\"tag\"").expect("a file");
+    let server = json!({
+        "handler": "file_server", "root": folder, "hide": ["{http.request.host}"], "index_names": ["{http.request.host}.html"],
+        "precompressed": { "br": {}, "zstd": {}, "gzip": {} }, "precompressed_order": ["br", "zstd", "gzip"],
+        "etag_file_extensions": [".md5"],
+    });
+    let routes = json!([{ "handle": [server] }]);
+    let get = |target: &str, accept: &str| Request::get(target).field("Accept-Encoding", accept);
+    let requests =
+        [get("/a.js", "gzip, deflate, br"), get("/a.js", "zstd, gzip;q=0.5"), get("/a.js", ""), get("/big.js", "gzip")];
+    check(&routes, &requests, 200);
+    check(&routes, &[get("/a.js", "gzip").field("If-None-Match", "\"tag\"")], 304);
+    std::fs::remove_dir_all(&folder).expect("it was made here");
+}
+
+// The way of `try_files`: what a worker remembers decides, without an allocation or a look at the file system.
+#[test]
+fn trying_files_costs_no_allocation() {
+    let folder = std::env::temp_dir().join(format!("causeway-allocations-tries-{}", std::process::id()));
+    std::fs::create_dir_all(folder.join("docs")).expect("a folder");
+    for name in ["index.html", "a.txt", "page.html", "docs/a.md", "docs/b.md", "index.php"] {
+        std::fs::write(folder.join(name), name).expect("a file");
+    }
+    let vars = json!({ "handler": "vars", "root": folder });
+    let path = "{http.request.uri.path}";
+    let routes = |matchers: Value, rewrite: Option<&str>| {
+        let mut handle = vec![];
+        handle.extend(rewrite.map(|uri| json!({ "handler": "rewrite", "uri": uri })));
+        json!([{ "handle": [vars] }, { "match": matchers, "handle": handle }, { "handle": [{ "handler": "file_server" }] }])
+    };
+    let html = format!("{path}.html");
+    let slash = format!("{path}/");
+    for tries in [
+        json!({ "try_files": [path, html, slash, "/index.html"] }),
+        json!({ "try_files": [path, html, "=200", "/index.html"] }),
+        json!({ "try_files": [path, "/*.txt", "/docs/*.md"] }),
+        json!({ "try_files": [path, html, "/index.html"], "try_policy": "largest_size" }),
+        json!({ "try_files": [path, "/index.html"], "try_policy": "first_exist_fallback", "split_path": [".php"] }),
+    ] {
+        check(
+            &routes(json!([{ "file": tries }]), None),
+            &["/a.txt", "/index.html?x=1", "//a.txt"].map(Request::get),
+            200,
+        );
+    }
+    // With the rewrite behind it no more than that rewrite itself takes.
+    let count = |routes: &Value| {
+        let mut kit = Kit::new(&registry(), routes);
+        let requests = ["/a.txt", "/page", "/docs/", "/none/of/these"].map(Request::get);
+        for request in requests.iter().chain(&requests) {
+            assert_eq!(kit.send(request).status, 200);
+            kit.run(request);
+        }
+        let jobs = kit.worker().jobs_seen();
+        let count = allocations_during(|| {
+            for request in requests.iter().cycle().take(200) {
+                kit.run(request);
+            }
+        });
+        assert_eq!(kit.worker().jobs_seen(), jobs);
+        count
+    };
+    let tries = json!([{ "file": { "try_files": [path, html, "/index.html"] } }]);
+    let plain = count(&routes(json!([{ "method": ["GET"] }]), Some("/index.html")));
+    assert_eq!(count(&routes(tries, Some("{http.matchers.file.relative}"))), plain);
+    std::fs::remove_dir_all(&folder).expect("it was made here");
+}
+
+#[test]
 fn matching_and_answering_cost_no_allocation() {
     let routes = json!([
         { "match": [{ "path": ["/never", "*.php", "*/x/*", "/a/*/c", "/%41b", "/{http.request.host}/*"] }], "handle": [] },

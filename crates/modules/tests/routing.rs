@@ -117,6 +117,7 @@ fn the_registry_names_all_modules() {
         "http.handlers.static_response",
         "http.handlers.subroute",
         "http.handlers.vars",
+        "http.matchers.file",
         "http.matchers.header",
         "http.matchers.host",
         "http.matchers.method",

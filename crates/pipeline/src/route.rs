@@ -497,9 +497,11 @@ fn back<'p>(cx: &mut Context, plan: &'p Plan) -> Option<&'p Link> {
     Some(plan.link(flow.current))
 }
 
-/// Leads a fault into the server's error routes, once; a second fault, or no such routes, gets the default answer.
+/// Leads a fault into the server's error routes, once. Without such routes it gets its own status; where they fail
+/// themselves, the fault that they were to handle keeps its status, as in Caddy.
 fn recover(cx: &mut Context, fault: Fault) -> Result<(), Response> {
-    let status = fault.status;
+    let first = cx.fault().map(|fault| fault.status).filter(|_| cx.flow().recovers);
+    let status = first.unwrap_or(fault.status);
     cx.set_fault(fault);
     let flow = cx.flow_mut();
     flow.calls.clear();

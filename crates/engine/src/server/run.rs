@@ -82,6 +82,7 @@ async fn obey(core: &Core, listeners: &mut Listeners, inbox: &mut UnboundedRecei
                 listeners.when_closed(done);
             }
             Some(Command::Forget(keys)) => listeners.forget(&keys),
+            Some(Command::Announce(at)) => core.announce_shutdown(at),
             Some(Command::Drain) => listeners.drain().await,
             Some(Command::Stop) | None => return,
         }

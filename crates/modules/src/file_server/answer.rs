@@ -3,17 +3,19 @@
 use std::collections::VecDeque;
 
 use causeway_message::octets::trim_ows;
-use causeway_message::{Chunk, FieldValue, Method, StatusCode, names};
+use causeway_message::{Chunk, FieldValue, Method, StatusCode, names, path};
 use causeway_pipeline::{Body, Context, Fault, FileSlice, Part, Response, Step};
 
 use super::Site;
-use super::cache::{Content, Entry};
 use super::conditional::{self, Verdict};
+use super::entry::{Content, Entry, Version};
+use super::precompressed::Coding;
 use super::range::{self, Asked, Range};
 use crate::rendered::with_field_value;
 
 const ALLOW: FieldValue<'static> = FieldValue::from_static("GET, HEAD");
 const BYTES: FieldValue<'static> = FieldValue::from_static("bytes");
+const VARY: FieldValue<'static> = FieldValue::from_static("Accept-Encoding");
 
 /// Answers with a file, whole, in part, or not at all, as the request has it. Nothing is asked of the file system.
 pub(super) fn give(site: &Site, cx: &mut Context, entry: &Entry) -> Step {
@@ -22,41 +24,61 @@ pub(super) fn give(site: &Site, cx: &mut Context, entry: &Entry) -> Step {
     {
         return step;
     }
+    // Caddy: also where there is one version only, since the answer may be compressed on its way.
+    cx.response_mut().append(names::VARY, VARY);
     if let Err(fault) = check_method(cx) {
         return Step::Fail(fault);
     }
-    set_fields(cx, entry);
+    let side = site.codings.choose(cx.head().fields(), entry);
+    let version = side.map_or(&entry.main, |(_, version)| version);
+    let coding = side.map(|(coding, _)| coding);
+    set_fields(cx, entry, version);
     // An error route's page, or a page with a status of its own, is no representation that a condition could speak of.
     let status = match &site.status {
         Some(status) => Some(status.of(cx)),
         None => cx.fault().map(|fault| Ok(fault.status)),
     };
     match status {
-        Some(Ok(status)) => return Step::Respond(Response { status, body: whole(entry) }),
+        Some(Ok(status)) => return whole(cx, status, version, coding),
         Some(Err(fault)) => return Step::Fail(fault),
         None => {}
     }
     let head = cx.head();
     let etag = cx.response().fields().get(names::ETAG);
     match conditional::evaluate(head.fields(), head.method(), etag, entry) {
-        Verdict::NotModified => return Step::Respond(Response::empty(StatusCode::NOT_MODIFIED)),
+        Verdict::NotModified => {
+            // RFC 9110 §15.4.5: a date is of use only where there is no tag.
+            if etag.is_some() {
+                cx.response_mut().remove(names::LAST_MODIFIED);
+            }
+            return Step::Respond(Response::empty(StatusCode::NOT_MODIFIED));
+        }
         Verdict::Failed => return Step::Respond(Response::empty(StatusCode::PRECONDITION_FAILED)),
         Verdict::Perform => {}
     }
     // RFC 9110 §14.2: a range has a meaning with GET only.
     let asked = match head.fields().get(names::RANGE) {
         Some(value) if head.method() == Method::Get && conditional::range_holds(head.fields(), etag, entry) => {
-            range::read(trim_ows(value), entry.len)
+            range::read(trim_ows(value), version.len)
         }
         _ => Asked::Whole,
     };
     match asked {
-        Asked::Whole => Step::Respond(Response { status: StatusCode::OK, body: whole(entry) }),
-        Asked::One(range) => one(cx, entry, range),
-        Asked::Several(ranges) => several(cx, entry, &ranges),
+        Asked::Whole => whole(cx, StatusCode::OK, version, coding),
+        Asked::One(range) => {
+            set_coding(cx, coding);
+            one(cx, version, range)
+        }
+        Asked::Several(ranges) => {
+            set_coding(cx, coding);
+            several(cx, version, &ranges)
+        }
         Asked::Unsatisfiable => {
-            content_range(cx, None, entry.len);
-            cx.response_mut().remove(names::CONTENT_TYPE);
+            content_range(cx, None, version.len);
+            // They speak of content that is not sent.
+            for name in [names::CONTENT_TYPE, names::ETAG, names::LAST_MODIFIED] {
+                cx.response_mut().remove(name);
+            }
             Step::Respond(Response::empty(StatusCode::RANGE_NOT_SATISFIABLE))
         }
     }
@@ -72,32 +94,41 @@ pub(super) fn check_method(cx: &mut Context) -> Result<(), Fault> {
 }
 
 /// What is set by an earlier handler stays.
-fn set_fields(cx: &mut Context, entry: &Entry) {
+fn set_fields(cx: &mut Context, entry: &Entry, version: &Version) {
     let response = cx.response_mut();
     let fields = [
-        (names::CONTENT_TYPE, entry.content_type.as_deref()),
-        (names::ETAG, entry.etag.as_deref()),
-        (names::LAST_MODIFIED, entry.modified.as_ref().map(|(_, date)| &**date)),
+        (names::CONTENT_TYPE, entry.content_type.as_deref().map(str::as_bytes)),
+        (names::ETAG, version.etag.as_deref()),
+        (names::LAST_MODIFIED, entry.modified.as_ref().map(|(_, date)| date.as_bytes())),
     ];
     for (name, value) in fields {
-        if let Some(value) = value.and_then(|value| FieldValue::parse(value.as_bytes()))
+        if let Some(value) = value.and_then(FieldValue::parse)
             && !response.fields().contains(name)
         {
             response.append(name, value);
         }
     }
-    response.set(names::ACCEPT_RANGES, BYTES);
 }
 
-fn whole(entry: &Entry) -> Body {
-    match &entry.content {
-        Content::Small(chunk) => Body::Chunk(chunk.clone()),
-        Content::Large(slice) => Body::File(slice.clone()),
+/// What is said with content only.
+fn set_coding(cx: &mut Context, coding: Option<&Coding>) {
+    cx.response_mut().set(names::ACCEPT_RANGES, BYTES);
+    if let Some(coding) = coding {
+        cx.response_mut().set(names::CONTENT_ENCODING, coding.field_value);
     }
 }
 
-fn part(entry: &Entry, range: &Range) -> Part {
-    match &entry.content {
+fn whole(cx: &mut Context, status: StatusCode, version: &Version, coding: Option<&Coding>) -> Step {
+    set_coding(cx, coding);
+    let body = match &version.content {
+        Content::Small(chunk) => Body::Chunk(chunk.clone()),
+        Content::Large(slice) => Body::File(slice.clone()),
+    };
+    Step::Respond(Response { status, body })
+}
+
+fn part(version: &Version, range: &Range) -> Part {
+    match &version.content {
         // A small content's places fit in any machine's words.
         Content::Small(chunk) => Part::Chunk(chunk.slice(range.start as usize..range.end as usize)),
         Content::Large(slice) => {
@@ -106,9 +137,9 @@ fn part(entry: &Entry, range: &Range) -> Part {
     }
 }
 
-fn one(cx: &mut Context, entry: &Entry, range: Range) -> Step {
-    content_range(cx, Some(&range), entry.len);
-    let body = match part(entry, &range) {
+fn one(cx: &mut Context, version: &Version, range: Range) -> Step {
+    content_range(cx, Some(&range), version.len);
+    let body = match part(version, &range) {
         Part::Chunk(chunk) => Body::Chunk(chunk),
         Part::File(slice) => Body::File(slice),
     };
@@ -116,7 +147,7 @@ fn one(cx: &mut Context, entry: &Entry, range: Range) -> Step {
 }
 
 // RFC 9110 §14.6: each part says its type and range; none of them is said of the whole.
-fn several(cx: &mut Context, entry: &Entry, ranges: &[Range]) -> Step {
+fn several(cx: &mut Context, version: &Version, ranges: &[Range]) -> Step {
     let worker = cx.worker();
     let boundary = format!("{:016x}{:016x}", worker.random(), worker.random());
     let kind = cx.response().fields().get(names::CONTENT_TYPE).map(<[u8]>::to_vec);
@@ -130,10 +161,10 @@ fn several(cx: &mut Context, entry: &Entry, ranges: &[Range]) -> Step {
             head.extend_from_slice(b"\r\n");
         }
         head.extend_from_slice(b"Content-Range: ");
-        push_range(Some(range), entry.len, &mut head);
+        push_range(Some(range), version.len, &mut head);
         head.extend_from_slice(b"\r\n\r\n");
         parts.push_back(Part::Chunk(Chunk::from(head)));
-        parts.push_back(part(entry, range));
+        parts.push_back(part(version, range));
         line_end = "\r\n";
     }
     parts.push_back(Part::Chunk(Chunk::from(format!("\r\n--{boundary}--\r\n").into_bytes())));
@@ -178,15 +209,15 @@ fn redirect(cx: &mut Context, is_folder: bool) -> Option<Step> {
     if asked.ends_with('/') == is_folder || asked == "/" {
         return None;
     }
-    let mut to = asked.as_bytes().to_vec();
-    if is_folder {
-        to.push(b'/');
-    } else {
-        to.pop();
+    // Caddy: without empty and dot segments; a path that begins with two slashes would be another site's address, too
+    // (RFC 3986 §4.2).
+    let mut to = Vec::with_capacity(asked.len() + 1);
+    path::clean(asked.as_bytes(), &mut to);
+    match is_folder {
+        true if !to.ends_with(b"/") => to.push(b'/'),
+        false if to.len() > 1 && to.ends_with(b"/") => drop(to.pop()),
+        _ => {}
     }
-    // A path that begins with two slashes would be another site's address (RFC 3986 §4.2).
-    let slashes = to.iter().take_while(|&&octet| octet == b'/').count();
-    to.drain(..slashes.saturating_sub(1));
     if let Some(query) = cx.head().target().query() {
         to.push(b'?');
         to.extend_from_slice(query.as_bytes());

@@ -2,7 +2,7 @@
 
 use causeway_message::{FieldMap, List, Method, names};
 
-use super::cache::Entry;
+use super::entry::Entry;
 
 /// What the preconditions say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

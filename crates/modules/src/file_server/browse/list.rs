@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use super::{Asked, Browse};
 use crate::file_server::disk::of_octets;
-use crate::file_server::locate::Hidden;
+use crate::file_server::locate::Resolved;
 
 /// By what a listing is sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -87,7 +87,7 @@ pub(super) struct Listing {
 impl Listing {
     /// Reads the folder. What cannot be looked at (it went meanwhile, a link leads nowhere) is shown as what the folder
     /// itself knows of it, or left out.
-    pub(super) fn read(folder: &[u8], hidden: &Hidden, browse: &Browse, asked: &Asked) -> std::io::Result<Self> {
+    pub(super) fn read(folder: &[u8], names: &Resolved, browse: &Browse, asked: &Asked) -> std::io::Result<Self> {
         let mut listing = Self {
             items: Vec::new(),
             folders: 0,
@@ -105,7 +105,7 @@ impl Listing {
             let Ok(entry) = entry else { continue };
             path.truncate(folder_len);
             path.extend_from_slice(entry.file_name().as_bytes());
-            if hidden.holds(&path) {
+            if names.hides(&path) {
                 continue;
             }
             let Some(item) = item(&entry, browse.reveal_symlinks) else { continue };

@@ -199,3 +199,67 @@ fn a_listing_that_did_not_change_is_304() {
         assert_eq!((answer.status, answer.body.is_empty()), (want, want == 304), "{since}");
     }
 }
+
+#[test]
+fn one_listing_is_made_for_all_who_ask_within_a_second() {
+    let folder = sorted();
+    let mut kit = folder.kit(json!({ "browse": {} }));
+    let first = kit.send(&Request::get("/"));
+    // A look at the folder and the listing.
+    assert_eq!(kit.worker().jobs_seen(), 2);
+    for request in [Request::get("/"), Request::get("/?unknown=1"), Request::new("HEAD", "/")] {
+        let answer = kit.send(&request);
+        assert_eq!((answer.status, answer.field("content-type")), (200, Some("text/html; charset=utf-8")));
+        assert_eq!(answer.length, Some(first.body.len() as u64));
+    }
+    assert_eq!(kit.send(&Request::new("POST", "/")).status, 405);
+    assert_eq!(kit.worker().jobs_seen(), 2);
+    // Another order, part or form is another listing.
+    for (target, accept) in
+        [("/?sort=size", ""), ("/?limit=1", ""), ("/?limit=1&offset=1", ""), ("/", "application/json")]
+    {
+        let answer = kit.send(&Request::get(target).field("Accept", accept));
+        assert!(answer.status == 200 && answer.body != first.body, "{target} {accept}");
+    }
+    assert_eq!(kit.worker().jobs_seen(), 10);
+    folder.file("new.txt", "x");
+    assert_eq!(kit.send(&Request::get("/")).body, first.body);
+    kit.worker().advance(Duration::from_secs(1));
+    assert!(kit.send(&Request::get("/")).text().contains("new.txt"));
+    // A folder that got an index is one no more.
+    folder.file("index.html", "index");
+    kit.worker().advance(Duration::from_secs(1));
+    assert_eq!(summary(&kit.send(&Request::get("/"))), (200, "index"));
+}
+
+// A queue of listings must not stand in the pool before looks at files.
+#[test]
+fn few_listings_are_made_at_a_time() {
+    let folder = sorted();
+    for name in ["a", "b", "c", "d"] {
+        folder.file(&format!("folder-{name}/x.txt"), "x");
+    }
+    let mut kit = folder.kit(json!({ "browse": {} }));
+    kit.worker().queue_jobs(usize::MAX);
+    let targets = ["/folder-a/", "/folder-b/", "/folder-c/", "/folder-d/", "/folder-c/"];
+    let mut waiting: Vec<_> =
+        targets.iter().filter_map(|target| kit.send_pending(&Request::get(target)).err()).collect();
+    assert_eq!(waiting.len(), 5);
+    let mut jobs = Vec::new();
+    while !waiting.is_empty() {
+        jobs.push(kit.worker().run_jobs());
+        kit.worker().drive_spawned();
+        let polled: Vec<_> = std::mem::take(&mut waiting).into_iter().map(|pending| pending.poll(&mut kit)).collect();
+        for answer in polled {
+            match answer {
+                Ok(answer) => assert_eq!(answer.status, 200),
+                Err(pending) => waiting.push(pending),
+            }
+        }
+        assert!(jobs.len() < 20, "{jobs:?}");
+    }
+    // Looks at four folders, then never more than two listings; the second who asked for one of them found it made.
+    let made = jobs.iter().skip(1).sum::<usize>();
+    assert!(jobs[0] == 4 && jobs[1..].iter().all(|&jobs| jobs <= 2), "{jobs:?}");
+    assert!((4..=5).contains(&made), "{jobs:?}");
+}

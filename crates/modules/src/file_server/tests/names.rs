@@ -1,0 +1,86 @@
+//! Names that requests render: `root`, `hide`, `index_names`.
+
+use super::*;
+
+// Caddy, `hide`: placeholders may stand in it, a path is one from the folder on that the server runs in, whatever way it is
+// written.
+#[test]
+fn hidden_by_placeholders() {
+    let folder = Folder::new();
+    folder.file("a/x.txt", "a").file("b/x.txt", "b").file("b/y.txt", "y");
+    let root = folder.0.display();
+    let mut kit =
+        folder.kit(json!({ "hide": ["{http.request.host}", format!("{root}/{{http.request.header.Hide}}")] }));
+    // Twice, so that what is remembered for one request is not given to another.
+    for _ in 0..2 {
+        for (host, hide, target, want) in [
+            ("a", "none", "/a/x.txt", 404),
+            ("a", "none", "/b/x.txt", 200),
+            ("b", "none", "/a/x.txt", 200),
+            ("b", "none", "/b/x.txt", 404),
+            ("none", "b/x.txt", "/b/x.txt", 404),
+            ("none", "b/x.txt", "/b/y.txt", 200),
+            ("none", "b/", "/b/y.txt", 404),
+            ("none", "./a/../b", "/b/y.txt", 404),
+            ("none", "b/*", "/b/y.txt", 404),
+            ("none", "b/*", "/a/x.txt", 200),
+            ("*.txt", "none", "/a/x.txt", 404),
+        ] {
+            let request = Request::get(target).field("Host", host).field("Hide", hide);
+            assert_eq!(kit.send(&request).status, want, "{host} {hide} {target}");
+        }
+    }
+}
+
+#[test]
+fn hidden_by_paths() {
+    let folder = Folder::new();
+    folder.file("a/b/c.txt", "c").file("a/[x]/d.txt", "d");
+    let root = folder.0.display();
+    for (pattern, target, want) in [
+        (format!("{root}/a/b/"), "/a/b/c.txt", 404),
+        (format!("{root}/a/./b"), "/a/b/c.txt", 404),
+        (format!("{root}/x/../a//b"), "/a/b/c.txt", 404),
+        (format!("{root}/a/b/c"), "/a/b/c.txt", 200),
+        (format!("{root}/a/?"), "/a/b/c.txt", 200),
+        (format!("{root}/a/?/*"), "/a/b/c.txt", 404),
+        // Below a folder of that very name, though it reads as a glob.
+        (format!("{root}/a/[x]"), "/a/%5bx%5d/d.txt", 404),
+        ("./a".to_owned(), "/a/b/c.txt", 200),
+        ("c.tx?".to_owned(), "/a/b/c.txt", 404),
+        ("C.TXT".to_owned(), "/a/b/c.txt", 200),
+    ] {
+        let answer = folder.kit(json!({ "hide": [pattern] })).send(&Request::get(target));
+        assert_eq!(answer.status, want, "{pattern} {target}");
+    }
+    // A root that is relative to the folder that the tests run in.
+    let mut kit = folder.kit(json!({ "root": "src/..", "hide": ["./Cargo.toml"] }));
+    assert_eq!(kit.send(&Request::get("/Cargo.toml")).status, 404);
+    assert_eq!(kit.send(&Request::get("/src/lib.rs")).status, 200);
+}
+
+// Caddy, `index_names`: placeholders may stand in it; a name does not lead out of the folder.
+#[test]
+fn index_names() {
+    let folder = Folder::new();
+    folder.file("top.html", "top").file("a/de.html", "de").file("a/en.html", "en").file("a/index.html", "index");
+    let names = ["{http.request.header.Language}.html", "../top.html", "index.html"];
+    let mut kit = folder.kit(json!({ "index_names": names }));
+    for _ in 0..2 {
+        for (language, want) in [("de", "de"), ("en", "en"), ("fr", "index"), ("../top", "index")] {
+            let answer = kit.send(&Request::get("/a/").field("Language", language));
+            assert_eq!(summary(&answer), (200, want), "{language}");
+        }
+    }
+}
+
+// Caddy: where a root's placeholder stands for nothing, it is the present folder.
+#[test]
+fn a_root_of_nothing() {
+    let folder = Folder::new();
+    let mut kit = folder.kit(json!({ "root": "{http.request.header.Root}/src" }));
+    assert_eq!(kit.send(&Request::get("/lib.rs")).status, 200);
+    let mut kit = folder.kit(json!({ "root": "{http.request.uri.query.root}" }));
+    assert_eq!(kit.send(&Request::get("/src/lib.rs")).status, 200);
+    assert_eq!(kit.send(&Request::get("/src/lib.rs?root=/%00")).status, 400);
+}

@@ -1,0 +1,171 @@
+//! Compressed versions beside a file, and entity tags in files.
+
+use super::*;
+
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder.file("a.js", "plain").file("a.js.br", "BROTLI").file("a.js.zst", "ZSTD--").file("a.js.gz", "GZIP-10-octets");
+    folder.file("b.txt", "plain").file("b.txt.gz", "GZIP").file("only.txt.gz", "GZIP");
+    folder
+}
+
+fn all() -> Value {
+    json!({ "precompressed": { "br": {}, "zstd": {}, "gzip": {} }, "precompressed_order": ["br", "zstd", "gzip"] })
+}
+
+// RFC 9110 §12.5.3 as Caddy reads it: by weight, then by the configured order, then as the request names them.
+#[test]
+fn which_version() {
+    let folder = folder();
+    let mut kit = folder.kit(all());
+    let unordered = json!({ "precompressed": { "br": {}, "zstd": {}, "gzip": {} } });
+    let mut unordered = folder.kit(unordered);
+    for (accept, ordered, as_named) in [
+        ("", None, None),
+        ("identity", None, None),
+        ("*", None, None),
+        ("deflate", None, None),
+        ("gzip", Some("gzip"), Some("gzip")),
+        ("GZip", Some("gzip"), Some("gzip")),
+        ("gzip, deflate, br, zstd", Some("br"), Some("gzip")),
+        ("zstd,gzip", Some("zstd"), Some("zstd")),
+        ("gzip;q=1.0, br;q=0.5", Some("gzip"), Some("gzip")),
+        ("gzip; q=0.5 , br ;q=0.5", Some("br"), Some("gzip")),
+        ("br;q=0, gzip;q=0.001", Some("gzip"), Some("gzip")),
+        ("br;q=0", None, None),
+        ("gzip;q=0.000001", None, None),
+        ("identity, gzip;q=0.5", Some("gzip"), Some("gzip")),
+        // What is no weight counts as 1.
+        ("br;q=2, gzip", Some("br"), Some("br")),
+        ("gzip, br;q=x", Some("br"), Some("gzip")),
+        ("gzip, br;a=b;q=0", Some("br"), Some("gzip")),
+        ("gzip;q=0.1, gzip", Some("gzip"), Some("gzip")),
+        (",, ;q=1,br", Some("br"), Some("br")),
+    ] {
+        for (kit, want) in [(&mut kit, ordered), (&mut unordered, as_named)] {
+            let answer = kit.send(&Request::get("/a.js").field("Accept-Encoding", accept));
+            let (octets, len) = match want {
+                Some("br") => ("BROTLI", "6"),
+                Some("zstd") => ("ZSTD--", "6"),
+                Some(_) => ("GZIP-10-octets", "e"),
+                None => ("plain", "5"),
+            };
+            assert_eq!((summary(&answer), answer.field("content-encoding")), ((200, octets), want), "{accept}");
+            // The tag is the version's own, type and date are the file's.
+            assert_eq!(answer.field("etag"), Some(&*format!("\"7lieexzx4kxs-{len}\"")), "{accept}");
+            assert_eq!(answer.field("content-type"), Some("text/javascript; charset=utf-8"));
+            assert_eq!(answer.field("vary"), Some("Accept-Encoding"));
+        }
+    }
+    let two = Request::get("/a.js").field("Accept-Encoding", "gzip;q=0.2").field("Accept-Encoding", "zstd;q=0.3");
+    assert_eq!(kit.send(&two).text(), "ZSTD--");
+    // Caddy: the handshake of a WebSocket is not encoded.
+    let socket = Request::get("/a.js").field("Accept-Encoding", "gzip").field("Sec-WebSocket-Key", "x");
+    assert_eq!(kit.send(&socket).text(), "plain");
+}
+
+// Caddy: a version is looked for beside the file, and never without it; a hidden one and a folder are none.
+#[test]
+fn where_it_lies() {
+    let folder = folder();
+    folder
+        .file("c.txt", "plain")
+        .file("c.txt.gz/x", "a folder")
+        .file("d/index.html", "index")
+        .file("d/index.html.br", "BR");
+    let mut kit = folder.kit(all());
+    for (target, want, coding) in [
+        ("/b.txt", (200, "GZIP"), Some("gzip")),
+        ("/only.txt", (404, ""), None),
+        ("/only.txt.gz", (200, "GZIP"), None),
+        ("/c.txt", (200, "plain"), None),
+        ("/d/", (200, "BR"), Some("br")),
+    ] {
+        let answer = kit.send(&Request::get(target).field("Accept-Encoding", "gzip, br"));
+        assert_eq!((summary(&answer), answer.field("content-encoding")), (want, coding), "{target}");
+    }
+    let mut options = all();
+    options["hide"] = json!(["*.br"]);
+    let answer = folder.kit(options).send(&Request::get("/a.js").field("Accept-Encoding", "br, gzip;q=0.1"));
+    assert_eq!(answer.text(), "GZIP-10-octets");
+    // Without the option none is looked for, and Vary is there all the same.
+    let answer = folder.kit(json!({})).send(&Request::get("/a.js").field("Accept-Encoding", "br"));
+    assert_eq!((answer.text(), answer.field("vary")), ("plain", Some("Accept-Encoding")));
+}
+
+// RFC 9110 §8.4, §13, §14.2: conditions and ranges are about the version that is sent; only content has a coding.
+#[test]
+fn conditions_and_ranges() {
+    let folder = folder();
+    let mut kit = folder.kit(all());
+    for (name, value, status, text, coding) in [
+        ("Range", "bytes=0-3", 206, "GZIP", Some("gzip")),
+        ("Range", "bytes=-6", 206, "octets", Some("gzip")),
+        ("Range", "bytes=14-", 416, "", None),
+        ("If-None-Match", "\"7lieexzx4kxs-e\"", 304, "", None),
+        ("If-None-Match", "\"7lieexzx4kxs-5\"", 200, "GZIP-10-octets", Some("gzip")),
+        ("If-Match", "\"7lieexzx4kxs-5\"", 412, "", None),
+        ("If-Modified-Since", "Sun, 09 Sep 2001 01:46:40 GMT", 304, "", None),
+    ] {
+        let answer = kit.send(&Request::get("/a.js").field("Accept-Encoding", "gzip").field(name, value));
+        assert_eq!((summary(&answer), answer.field("content-encoding")), ((status, text), coding), "{name}: {value}");
+        assert_eq!(answer.field("vary"), Some("Accept-Encoding"), "{name}: {value}");
+    }
+    let range = Request::get("/a.js").field("Accept-Encoding", "gzip").field("Range", "bytes=0-0");
+    assert_eq!(kit.send(&range).field("content-range"), Some("bytes 0-0/14"));
+    let several = Request::get("/a.js").field("Accept-Encoding", "gzip").field("Range", "bytes=0-0,2-2");
+    assert!(kit.send(&several).text().contains("Content-Range: bytes 2-2/14"));
+    let head = kit.send(&Request::new("HEAD", "/a.js").field("Accept-Encoding", "gzip"));
+    assert_eq!((head.length, head.field("content-encoding")), (Some(14), Some("gzip")));
+    let post = kit.send(&Request::new("POST", "/a.js").field("Accept-Encoding", "gzip"));
+    assert_eq!((post.status, post.field("content-encoding"), post.field("vary")), (405, None, Some("Accept-Encoding")));
+}
+
+#[test]
+fn a_version_that_comes_changes_or_goes_is_seen_within_a_second() {
+    let folder = folder();
+    let mut kit = folder.kit(all());
+    let mut ask = |change: &dyn Fn()| {
+        change();
+        kit.worker().advance(Duration::from_secs(1));
+        kit.send(&Request::get("/b.txt").field("Accept-Encoding", "br, gzip")).text().to_owned()
+    };
+    assert_eq!(ask(&|| {}), "GZIP");
+    assert_eq!(ask(&|| _ = folder.file("b.txt.br", "BR")), "BR");
+    assert_eq!(ask(&|| _ = folder.file("b.txt.br", "CHANGED")), "CHANGED");
+    assert_eq!(ask(&|| fs::remove_file(folder.0.join("b.txt.br")).unwrap()), "GZIP");
+    assert_eq!(ask(&|| fs::remove_file(folder.0.join("b.txt.gz")).unwrap()), "plain");
+    assert_eq!(ask(&|| fs::remove_file(folder.0.join("b.txt")).unwrap()), "");
+}
+
+// Caddy, `etag_file_extensions`: the first of these beside the file, or beside its compressed version, holds its tag; else it is
+// made of date and length.
+#[test]
+fn tags_in_files() {
+    let folder = folder();
+    folder.file("a.js.md5", "\"of-md5\"\n").file("a.js.b3", "\"of-b3\"").file("a.js.gz.md5", "\"of-gzip\"\n");
+    folder.file("b.txt.md5", "\n").file("only.txt.gz.md5/x", "a folder");
+    let mut options = all();
+    options["etag_file_extensions"] = json!([".sha256", ".b3", ".md5"]);
+    let mut kit = folder.kit(options.clone());
+    for (target, accept, want) in [
+        ("/a.js", "", "\"of-b3\""),
+        ("/a.js", "gzip", "\"of-gzip\""),
+        ("/a.js", "br", "\"7lieexzx4kxs-6\""),
+        ("/b.txt", "", "\"7lieexzx4kxs-5\""),
+        ("/b.txt", "gzip", "\"7lieexzx4kxs-4\""),
+    ] {
+        let answer = kit.send(&Request::get(target).field("Accept-Encoding", accept));
+        assert_eq!(answer.field("etag"), Some(want), "{target} {accept}");
+        let again = Request::get(target).field("Accept-Encoding", accept).field("If-None-Match", want);
+        assert_eq!(kit.send(&again).status, 304, "{target} {accept}");
+    }
+    // Caddy: one that is there and cannot be read is the server's failure.
+    assert_eq!(kit.send(&Request::get("/only.txt.gz")).status, 500);
+    folder.file("a.js.b3", "\"other\"");
+    kit.worker().advance(Duration::from_secs(1));
+    assert_eq!(kit.send(&Request::get("/a.js")).field("etag"), Some("\"other\""));
+    let set = json!({ "handler": "headers", "response": { "set": { "ETag": ["\"mine\""] } } });
+    let mut kit = Kit::new(&registry(), &json!([{ "handle": [set, folder.handler(options)] }]));
+    assert_eq!(kit.send(&Request::get("/a.js")).field("etag"), Some("\"mine\""));
+}

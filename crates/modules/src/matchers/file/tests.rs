@@ -1,0 +1,387 @@
+//! The `file` matcher through the test kit.
+
+use std::fs;
+use std::time::Duration;
+
+use causeway_pipeline::Registry;
+use causeway_testkit::{Kit, Request};
+use serde_json::{Value, json};
+
+use crate::file_server::tests::{Folder, set_modified};
+
+fn registry() -> Registry {
+    let mut registry = Registry::default();
+    crate::register(&mut registry);
+    registry
+}
+
+/// A match answers with what it left; without one the answer is 404.
+fn routes(folder: &Folder, mut matcher: Value) -> Value {
+    if matcher.get("root").is_none() {
+        matcher["root"] = json!(folder.0);
+    }
+    let found = "{http.matchers.file.relative} {http.matchers.file.type} {http.matchers.file.remainder}";
+    json!([
+        { "match": [{ "file": matcher }], "handle": [{ "handler": "static_response", "body": found }], "terminal": true },
+        { "handle": [{ "handler": "static_response", "status_code": 404 }] },
+    ])
+}
+
+/// Asks twice: the first answer comes from the file system, the second from what the worker remembers.
+#[track_caller]
+fn check(folder: &Folder, matcher: Value, cases: &[(&str, &str)]) {
+    let mut kit = Kit::new(&registry(), &routes(folder, matcher.clone()));
+    for (target, want) in cases {
+        for round in ["asked", "remembered"] {
+            let jobs = kit.worker().jobs_seen();
+            let answer = kit.send(&Request::get(target));
+            let got =
+                if answer.status == 200 { answer.text().trim_end().to_owned() } else { answer.status.to_string() };
+            assert_eq!(got, *want, "{target} {round} {matcher}");
+            assert!(round == "asked" || kit.worker().jobs_seen() == jobs, "{target} {matcher}");
+        }
+    }
+}
+
+fn site() -> Folder {
+    let folder = Folder::new();
+    for path in [".env", "foo.txt", "foodir/foo.txt", "foodir/bar.txt", "index.php", "remote.php", "notphp.php.txt"] {
+        folder.file(path, "x");
+    }
+    folder
+        .file("foo.php.php/index.php", "x")
+        .file("with:in-name.txt", "x")
+        .file("ملف.txt", "x")
+        .file("a[b]*?.txt", "x");
+    folder.file("%D9%85.txt", "x").file("foodir/secr\\et.txt", "x").file("index.html", "x").file("file.html", "x");
+    folder
+}
+
+// Caddy, fileserver/matcher_test.go: what is a file and what a folder.
+#[test]
+fn files_and_folders() {
+    let folder = site();
+    let tries = json!({ "try_files": ["{http.request.uri.path}", "{http.request.uri.path}/"] });
+    check(
+        &folder,
+        tries,
+        &[
+            ("/.env", "/.env file"),
+            ("/.env/", "404"),
+            ("/.env/./", "404"),
+            ("/foo.txt", "/foo.txt file"),
+            ("/foo.txt/", "404"),
+            ("/foo.txt/./", "404"),
+            ("/foo.txt//", "404"),
+            ("/foo.txt?a=b", "/foo.txt file"),
+            ("/foodir", "/foodir/ directory"),
+            ("/foodir/", "/foodir/ directory"),
+            ("/foodir/./", "/foodir/ directory"),
+            ("/foodir/foo.txt", "/foodir/foo.txt file"),
+            ("/foodir//foo.txt", "/foodir/foo.txt file"),
+            ("/foodir/secr%5Cet.txt", "/foodir/secr\\et.txt file"),
+            ("/missing.php", "404"),
+            ("/%D9%85%D9%84%D9%81.txt", "/ملف.txt file"),
+            ("/%25D9%2585.txt", "/%D9%85.txt file"),
+            ("/with:in-name.txt", "/with:in-name.txt file"),
+            ("/a%5bb%5d*%3f.txt", "/a[b]*?.txt file"),
+            // What a request brings along is no wildcard.
+            ("/foo.*", "404"),
+            ("/fo%5bo%5d.txt", "404"),
+            // The root itself is none: Caddy compares it without a slash.
+            ("/", "404"),
+            ("/%00", "404"),
+            ("/foo.txt%00", "404"),
+        ],
+    );
+    // Without `try_files` it is the request's path.
+    check(&folder, json!({}), &[("/foo.txt", "/foo.txt file"), ("/foodir", "404"), ("/foodir/", "404"), ("/x", "404")]);
+    check(&folder, json!({ "try_files": [] }), &[("/foo.txt", "404")]);
+    // A folder's entry falls through where only the pattern without a slash was meant.
+    let tries = json!({ "try_files": ["{http.request.uri.path}", "{http.request.uri.path}/index.php", "index.php"] });
+    check(&folder, tries, &[("/foo.php.php/", "/foo.php.php/index.php file"), ("/foodir/", "/index.php file")]);
+}
+
+// No path leads out of the root.
+#[test]
+fn traversal() {
+    let folder = Folder::new();
+    folder.file("secret.txt", "x").file("root/in.txt", "x").file("root/a/in.txt", "x").file("root-secret/in.txt", "x");
+    let matcher = json!({ "root": folder.0.join("root") });
+    let out = [
+        "/../secret.txt",
+        "/..%2fsecret.txt",
+        "/a/..%2f..%2fsecret.txt",
+        "/..%5csecret.txt",
+        "/%2e%2e/secret.txt",
+        "/a/%2e%2e/%2e%2e/secret.txt",
+        "/../root-secret/in.txt",
+        "/%00/../../secret.txt",
+    ];
+    let mut cases: Vec<_> = out.iter().map(|target| (*target, "404")).collect();
+    cases.extend([
+        ("/a/..%2fin.txt", "/in.txt file"),
+        ("/../in.txt", "/in.txt file"),
+        ("/../a/in.txt", "/a/in.txt file"),
+    ]);
+    check(&folder, matcher.clone(), &cases);
+    // Links are followed, as the file server does.
+    std::os::unix::fs::symlink("../secret.txt", folder.0.join("root/link")).expect("a link");
+    std::os::unix::fs::symlink("nowhere", folder.0.join("root/dangling")).expect("a link");
+    check(&folder, matcher, &[("/link", "/link file"), ("/dangling", "404")]);
+}
+
+// Caddy, fileserver/matcher_test.go, TestPHPFileMatcher: a path is split behind the first delimiter that ends a component.
+#[test]
+fn split_path() {
+    let folder = site();
+    let tries = ["{http.request.uri.path}", "{http.request.uri.path}/index.php"];
+    check(
+        &folder,
+        json!({ "try_files": tries, "split_path": [".php"] }),
+        &[
+            ("/index.php", "/index.php file"),
+            ("/index.php/somewhere", "/index.php file /somewhere"),
+            ("/remote.php/somewhere/", "/remote.php file /somewhere/"),
+            ("/REMOTE.PHP/x", "404"),
+            ("/missing.php", "404"),
+            ("/notphp.php.txt", "/notphp.php.txt file"),
+            ("/notphp.php.txt/", "404"),
+            ("/notphp.php.txt.suffixed", "404"),
+            ("/index.php/", "/index.php file /"),
+            ("/foo.php.php/index.php", "/foo.php.php/index.php file"),
+            ("/foo.php.php/", "/foo.php.php/index.php file"),
+            ("/foo.php.php/./", "/foo.php.php/index.php file"),
+            ("/index.php/a*[b]", "/index.php file /a*[b]"),
+            ("/%E2%C3", "404"),
+            ("/index.php?path={path}&{query}", "/index.php file"),
+        ],
+    );
+    // Caddy: the delimiter is looked for in any case, and the file has the case that was asked for.
+    folder.file("Up.PHP", "x");
+    check(&folder, json!({ "split_path": [".php"] }), &[("/Up.PHP/x", "/Up.PHP file /x")]);
+    // The first delimiter that splits.
+    let splits = json!({ "split_path": [".none", "", ".php"] });
+    check(&folder, splits, &[("/index.php/somewhere", "/index.php file /somewhere")]);
+}
+
+// Caddy: `=` and a number is a failure where it comes to that entry; else it is a name.
+#[test]
+fn statuses() {
+    let folder = site();
+    let errors = json!([{ "handle": [{ "handler": "static_response", "body": "{http.error.message}" }] }]);
+    for (last, want, message) in [("=418", 418, "418"), ("=404", 404, "404"), ("=0200", 200, "200")] {
+        let matcher = json!({ "try_files": ["{http.request.uri.path}", last, "/index.html"] });
+        let routes = routes(&folder, matcher);
+        let mut kit = Kit::new(&registry(), &routes);
+        let mut with_page = Kit::with_errors(&registry(), &routes, &errors);
+        for _ in 0..2 {
+            assert_eq!(kit.send(&Request::get("/foo.txt")).text().trim(), "/foo.txt file");
+            assert_eq!(kit.send(&Request::get("/none")).status, want);
+            assert_eq!(with_page.send(&Request::get("/none")).text(), message);
+        }
+    }
+    folder.file("=404", "x").file("=x", "x").file("=1000", "x");
+    for (name, policy, want) in [
+        ("=x", "", "/=x file"),
+        ("=1000", "", "/=1000 file"),
+        ("=99", "", "404"),
+        ("=404", "largest_size", "/=404 file"),
+    ] {
+        check(&folder, json!({ "try_files": [name], "try_policy": policy }), &[("/", want)]);
+    }
+}
+
+// Caddy's documentation of `try_policy`.
+#[test]
+fn policies() {
+    let folder = Folder::new();
+    folder.file("small", "1").file("large", "12345").file("new", "123").file("also-small", "1").file("folder/x", "x");
+    set_modified(&folder.0.join("new"), 1_500_000_000);
+    let files = ["/none", "/large", "/small", "/also-small", "/new"];
+    for (policy, want) in [
+        ("", "/large file"),
+        ("first_exist", "/large file"),
+        ("first_exist_fallback", "/large file"),
+        ("largest_size", "/large file"),
+        ("smallest_size", "/small file"),
+        ("most_recently_modified", "/new file"),
+    ] {
+        check(&folder, json!({ "try_files": files, "try_policy": policy }), &[("/", want)]);
+        check(
+            &folder,
+            json!({ "try_files": ["/none"], "try_policy": policy }),
+            &[("/", if policy == "first_exist_fallback" { "/none file" } else { "404" })],
+        );
+    }
+    // The last one is taken as it is, whether it is there or what it is.
+    for (last, want) in [
+        ("/folder", "/folder file"),
+        ("/folder/", "/folder/ file"),
+        ("index.php", "/index.php file"),
+        ("/no*", "/no* file"),
+        ("/sm*", "/small file"),
+        ("{http.request.uri.path}.html", "/a[b]*.html file"),
+        ("/..//x", "/x file"),
+    ] {
+        let matcher = json!({ "try_files": ["/none", last], "try_policy": "first_exist_fallback" });
+        check(&folder, matcher, &[("/a[b]*", want)]);
+    }
+    // Sizes and dates are compared of folders too.
+    let matcher = json!({ "try_files": ["/folder", "/small"], "try_policy": "largest_size" });
+    check(&folder, matcher, &[("/", "/folder directory")]);
+}
+
+// Caddy: wildcards in the configuration stand for files in the order of their names; what a placeholder brings along does not.
+#[test]
+fn wildcards() {
+    let folder = site();
+    folder.file("docs/b.md", "x").file("docs/a.md", "xx").file("docs/sub/c.md", "xxx").file("docs/[x].md", "x");
+    check(
+        &folder,
+        json!({ "try_files": ["/none/*", "{http.request.uri.path}/*.md"] }),
+        &[("/docs", "/docs/[x].md file"), ("/docs/sub", "/docs/sub/c.md file"), ("/d*", "404"), ("/foodir", "404")],
+    );
+    for (pattern, want) in [
+        ("/docs/[a-b].md", "/docs/a.md file"),
+        ("/docs/\\[x\\].md", "/docs/[x].md file"),
+        ("/docs/?.md", "/docs/a.md file"),
+        ("/*/*/c.md", "/docs/sub/c.md file"),
+        ("/*/sub/*.md", "/docs/sub/c.md file"),
+        ("/docs/su*", "404"),
+        ("/docs/s*/", "/docs/sub/ directory"),
+        ("/../*/b.md", "/docs/b.md file"),
+        ("/docs/[", "404"),
+        ("*.html", "/file.html file"),
+    ] {
+        check(&folder, json!({ "try_files": [pattern] }), &[("/", want)]);
+    }
+    let largest = json!({ "try_files": ["/docs/*.md", "/docs/*/*.md"], "try_policy": "largest_size" });
+    check(&folder, largest, &[("/", "/docs/sub/c.md file")]);
+    let split = json!({ "try_files": ["/ind*.php/{http.request.uri.path}"], "split_path": [".php"] });
+    check(&folder, split, &[("/a*b", "/index.php file /a*b")]);
+}
+
+// Caddy: the root is `{http.vars.root}` if it is not configured, with placeholders; else the present folder.
+#[test]
+fn roots() {
+    let folder = site();
+    folder.file("host.test/x.txt", "x").file("a[b]/x.txt", "x");
+    let root = format!("{}/{{http.request.host}}/", folder.0.display());
+    let mut kit = Kit::new(&registry(), &routes(&folder, json!({ "root": root })));
+    let absolute = format!("{}/host.test/x.txt", folder.0.display());
+    let mut body = routes(&folder, json!({ "root": root }));
+    body[0]["handle"][0]["body"] = json!("{http.matchers.file.absolute}");
+    let mut named = Kit::new(&registry(), &body);
+    for _ in 0..2 {
+        assert_eq!(kit.send(&Request::get("/x.txt").field("Host", "host.test")).text(), "/x.txt file ");
+        assert_eq!(kit.send(&Request::get("/x.txt").field("Host", "other.test")).status, 404);
+        assert_eq!(named.send(&Request::get("/x.txt").field("Host", "host.test")).text(), absolute);
+    }
+    check(&folder, json!({ "root": folder.0.join("a[b]") }), &[("/x.txt", "/x.txt file"), ("/y.txt", "404")]);
+    let route =
+        json!({ "match": [{ "file": null }], "handle": [{ "handler": "static_response", "status_code": 201 }] });
+    let mut kit =
+        Kit::new(&registry(), &json!([{ "handle": [{ "handler": "vars", "root": folder.0 }] }, route.clone()]));
+    assert_eq!(kit.send(&Request::get("/foo.txt")).status, 201);
+    assert_eq!(kit.send(&Request::get("/Cargo.toml")).status, 200);
+    let mut kit = Kit::new(&registry(), &json!([route]));
+    assert_eq!(kit.send(&Request::get("/Cargo.toml")).status, 201);
+    check(&folder, json!({ "root": "/" }), &[("/dev/null", "/dev/null file"), ("/dev/null/", "404")]);
+}
+
+// What is remembered is believed for a second, that nothing is there too; while one looks again the others get what was there.
+#[test]
+fn freshness() {
+    let folder = site();
+    let mut kit = Kit::new(&registry(), &routes(&folder, json!({ "try_files": ["/new.txt", "/foo.txt"] })));
+    let request = Request::get("/");
+    assert_eq!(kit.send(&request).text(), "/foo.txt file ");
+    // One job looked at both.
+    assert_eq!(kit.worker().jobs_seen(), 1);
+    folder.file("new.txt", "x");
+    kit.worker().advance(Duration::from_millis(999));
+    assert_eq!((kit.send(&request).text(), kit.worker().jobs_seen()), ("/foo.txt file ", 1));
+    kit.worker().advance(Duration::from_millis(1));
+    kit.worker().queue_jobs(1);
+    let Err(looking) = kit.send_pending(&request) else { panic!("it looks again") };
+    assert_eq!(kit.send_pending(&request).ok().expect("it does not wait").text(), "/foo.txt file ");
+    // The one who looked goes away: the look goes on, for others.
+    looking.cancel(&mut kit);
+    assert_eq!((kit.worker().run_jobs(), kit.worker().drive_spawned()), (1, 0));
+    kit.worker().queue_jobs(0);
+    assert_eq!(kit.send(&request).text(), "/new.txt file ");
+    fs::remove_file(folder.0.join("new.txt")).expect("it is there");
+    kit.worker().advance(Duration::from_secs(1));
+    // No room to look: what was there a moment ago.
+    kit.worker().queue_jobs(0);
+    assert_eq!(kit.send(&request).text(), "/new.txt file ");
+    let mut other = Kit::new(&registry(), &routes(&folder, json!({})));
+    other.worker().queue_jobs(0);
+    assert_eq!(other.send(&request).status, 503);
+    kit.worker().queue_jobs(1);
+    assert_eq!(kit.send(&request).text(), "/foo.txt file ");
+}
+
+// A crowd that asks for what nothing is known of waits for one look.
+#[test]
+fn a_crowd() {
+    let folder = site();
+    let mut kit =
+        Kit::new(&registry(), &routes(&folder, json!({ "try_files": ["{http.request.uri.path}", "/foo.txt"] })));
+    kit.worker().queue_jobs(2);
+    let targets = ["/a", "/a", "/b", "/a", "/b"];
+    let crowd: Vec<_> = targets.iter().filter_map(|target| kit.send_pending(&Request::get(target)).err()).collect();
+    assert_eq!((crowd.len(), kit.worker().jobs_seen()), (5, 2));
+    for pending in crowd {
+        assert_eq!(pending.finish(&mut kit).text(), "/foo.txt file ");
+    }
+    assert_eq!(kit.worker().jobs_seen(), 2);
+}
+
+// What is at a path is the same for every such matcher, and after a reload.
+#[test]
+fn what_is_known_is_shared() {
+    let folder = site();
+    let mut kit = Kit::new(&registry(), &routes(&folder, json!({ "try_files": ["/none", "/foo.txt"] })));
+    assert_eq!(kit.send(&Request::get("/")).text(), "/foo.txt file ");
+    let other = routes(&folder, json!({ "try_files": ["/foo.txt", "/none"], "try_policy": "smallest_size" }));
+    kit.reload(&registry(), &other, &Value::Null);
+    assert_eq!((kit.send(&Request::get("/")).text(), kit.worker().jobs_seen()), ("/foo.txt file ", 1));
+}
+
+// A match that waited is one match among others: of a set, of another set, within `not`.
+#[test]
+fn beside_other_matchers() {
+    let folder = site();
+    let file = |name: &str| json!({ "root": folder.0, "try_files": [name] });
+    for (sets, want) in [
+        (json!([{ "file": file("/foo.txt"), "path": ["/x"] }]), 201),
+        (json!([{ "file": file("/foo.txt"), "path": ["/y"] }]), 200),
+        (json!([{ "file": file("/none") }, { "file": file("/foo.txt") }]), 201),
+        (json!([{ "not": [{ "file": file("/none") }] }]), 201),
+        (json!([{ "not": [{ "file": file("/foo.txt") }] }]), 200),
+        (json!([{ "not": [{ "file": file("/none") }, { "file": file("/foo.txt") }] }]), 200),
+    ] {
+        let respond = json!({ "handler": "static_response", "status_code": 201 });
+        let mut kit = Kit::new(&registry(), &json!([{ "match": sets, "handle": [respond] }]));
+        for _ in 0..2 {
+            assert_eq!(kit.send(&Request::get("/x")).status, want, "{sets}");
+        }
+    }
+}
+
+#[test]
+fn refused() {
+    for (matcher, want) in [
+        (json!({ "fs": "s3" }), "file: found 's3', expected no `fs`"),
+        (json!({ "try_policy": "best" }), "file: found 'best', expected first_exist, first_exist_fallback"),
+        (json!({ "try_file": ["x"] }), "unknown field `try_file`"),
+        (json!({ "try_files": "x" }), "invalid type: string"),
+        (json!("x"), "invalid type: string"),
+    ] {
+        let routes = json!([{ "match": [{ "file": matcher }] }]);
+        let error = Kit::build(&registry(), &routes, &Value::Null).err().expect(want);
+        assert!(error.to_string().contains(want), "{error}");
+    }
+}

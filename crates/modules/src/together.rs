@@ -1,0 +1,56 @@
+//! One look for all who ask for the same thing while nothing is known of it: without this, a crowd that comes at once (after a
+//! start, or for a file that was just put there) would fill the queue of the blocking pool with the same work.
+//!
+//! A look runs beside the exchanges, so that it goes on for the others when the peer of the first is gone.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use causeway_pipeline::worker::{Busy, run_blocking};
+use causeway_pipeline::{Context, StateId};
+use futures_channel::oneshot::{Receiver, Sender, channel};
+
+/// Who waits for an outcome.
+type Waiting<R> = Vec<Sender<R>>;
+
+/// Looks under way on one worker, by what they look for.
+pub(crate) struct Together<R>(RefCell<HashMap<Rc<[u8]>, Waiting<R>>>);
+
+impl<R: Clone + 'static> Together<R> {
+    pub(crate) fn new() -> Self {
+        Self(RefCell::default())
+    }
+
+    /// Waits for the outcome of the look that is under way for `key`, or starts it: `job` on the blocking pool, then `then` on
+    /// the worker with what it gave (`None` if it panicked).
+    ///
+    /// # Errors
+    /// When the pool's queue is full.
+    pub(crate) fn look<T: Send + 'static>(
+        cx: &Context,
+        id: StateId<Self>,
+        key: &[u8],
+        job: impl FnOnce() -> T + Send + 'static,
+        then: impl FnOnce(Option<T>) -> R + 'static,
+    ) -> Result<Receiver<R>, Busy> {
+        let (sender, receiver) = channel();
+        let generation = Rc::clone(cx.generation());
+        if let Some(waiting) = generation.state(id).0.borrow_mut().get_mut(key) {
+            waiting.push(sender);
+            return Ok(receiver);
+        }
+        let job = run_blocking(&**cx.worker(), job)?;
+        let key: Rc<[u8]> = key.into();
+        generation.state(id).0.borrow_mut().insert(Rc::clone(&key), vec![sender]);
+        cx.worker().spawn(Box::pin(async move {
+            let outcome = then(job.await);
+            let waiting = generation.state(id).0.borrow_mut().remove(&key);
+            for sender in waiting.into_iter().flatten() {
+                // Whoever is gone needs none.
+                let _ = sender.send(outcome.clone());
+            }
+        }));
+        Ok(receiver)
+    }
+}
