@@ -2,6 +2,7 @@
 //!
 //! - `source`: where the configuration comes from
 //! - `environment`: the variables that a Caddyfile may name
+//! - `fmt`: a Caddyfile's look
 //! - `quick`: `file-server` and `respond`, which write their own configuration
 //! - `serve`: from a configuration to a running server and its end
 //! - `start`: the same in the background
@@ -14,6 +15,7 @@
 
 mod client;
 mod environment;
+mod fmt;
 mod modules;
 mod quick;
 mod say;
@@ -21,7 +23,6 @@ mod serve;
 mod source;
 mod start;
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -59,6 +60,8 @@ enum Command {
     Respond(quick::Respond),
     /// Print a Caddyfile as JSON
     Adapt(Adapt),
+    /// Put a Caddyfile's indentation and blanks in order
+    Fmt(fmt::Fmt),
     /// Check a configuration without serving it
     Validate(ConfigFlags),
     /// Print the names of all modules that a configuration may use
@@ -110,8 +113,8 @@ struct Environ {
 #[derive(Debug)]
 struct AlreadySaid;
 
-impl fmt::Display for AlreadySaid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl std::fmt::Display for AlreadySaid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("the server did not start")
     }
 }
@@ -156,6 +159,7 @@ impl Cli {
             Command::FileServer(flags) => flags.run(),
             Command::Respond(flags) => flags.run(),
             Command::Adapt(adapt) => adapt.run(),
+            Command::Fmt(fmt) => fmt.run(),
             Command::Validate(flags) => {
                 let source = flags.read()?;
                 let adapted = source.adapt()?;

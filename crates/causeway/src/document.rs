@@ -128,7 +128,10 @@ impl Document {
                 Problem::Shape(words) => words.strip_prefix("unknown field `").and_then(until_backquote).unwrap_or(""),
                 _ => "",
             };
-            let place = only_place(&self.text, word);
+            // Where the word is not to be found, the option may be: most keep their names in the JSON's path.
+            let options = refused.path.rsplit('.').map(|step| if step == "logging" { "log" } else { step });
+            let options = options.filter(|step| !matches!(*step, "apps" | "http" | "servers"));
+            let place = std::iter::once(word).chain(options).find_map(|word| only_place(&self.text, word));
             if let (Some((line, column)), Some((_, words))) = (place, error.to_string().split_once(": ")) {
                 return format!("{}:{line}:{column}: {words}", self.name);
             }

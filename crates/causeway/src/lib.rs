@@ -21,7 +21,10 @@ const NEEDS: &[(&str, Option<&str>)] = &[
     ("fs", None),
     ("handle_path", Some("http.handlers.rewrite")),
     ("invoke", Some("http.handlers.invoke")),
-    // A variable with a list of loggers; there is one access log.
+    ("log", None),
+    ("log_append", Some("http.handlers.log_append")),
+    // Variables that choose an access log and its level; there is one log, with one level.
+    ("log_level", None),
     ("log_name", None),
     ("map", Some("http.handlers.map")),
     ("method", Some("http.handlers.rewrite")),

@@ -6,6 +6,8 @@
 //! - `parser`, `import`, `segment`: words to site blocks and nested directives, with snippets and files spliced in;
 //! - `error`: the mistakes an operator can make, each naming where, what was found and what was expected;
 //! - `registry`, `dispenser`, `directives`, `matcher`: the table of directive syntax and what each line means;
+//! - `log`: loggers, of sites and of the global block;
+//! - `format`: what a file should look like; nothing above needs it;
 //! - `address`, `options`, `route`, `servers`, `certificates`: sites and global options to servers, listeners, routes.
 //!
 //! The JSON equals what Caddy 2.11 emits for the same file, the order of object members aside. A directive or option that
@@ -17,8 +19,10 @@ mod directives;
 mod dispenser;
 mod environment;
 mod error;
+mod format;
 mod import;
 mod lexer;
+mod log;
 mod matcher;
 mod options;
 mod parser;
@@ -39,6 +43,8 @@ use serde_json::{Map, Value, json};
 
 pub use dispenser::Dispenser;
 pub use error::{Error, ErrorKind, Part};
+pub use format::{format, unformatted_at};
+pub use log::Logger;
 pub use matcher::MatcherSet;
 pub use position::Position;
 pub use registry::{Directives, Order, Output, RegisterError, Syntax};
@@ -92,6 +98,7 @@ pub(crate) struct Session<'a> {
     pub(crate) directives: &'a Directives,
     pub(crate) order: Vec<Box<str>>,
     pub(crate) groups: Cell<usize>,
+    pub(crate) logs: Cell<usize>,
     pub(crate) warnings: RefCell<Vec<Warning>>,
     /// Named routes that the directive being read invokes; taken by whoever owns that directive.
     pub(crate) invoked: RefCell<BTreeMap<String, Position>>,
@@ -104,6 +111,13 @@ impl Session<'_> {
         self.groups.set(number + 1);
         format!("group{number}")
     }
+
+    /// A fresh logger's name.
+    pub(crate) fn next_log(&self) -> String {
+        let number = self.logs.get();
+        self.logs.set(number + 1);
+        format!("log{number}")
+    }
 }
 
 /// A site block with its directives evaluated.
@@ -112,6 +126,16 @@ pub(crate) struct Site {
     pub(crate) addresses: Vec<Address>,
     pub(crate) outputs: Vec<Placed>,
     pub(crate) invoked: BTreeMap<String, Position>,
+}
+
+impl Site {
+    /// Its loggers in the order written.
+    pub(crate) fn loggers(&self) -> impl Iterator<Item = &Logger> {
+        self.outputs.iter().filter_map(|placed| match &placed.output {
+            Output::Log(logger) => Some(logger),
+            _ => None,
+        })
+    }
 }
 
 /// A `&(name)` block: its route, and the named routes it invokes in turn.
@@ -140,12 +164,18 @@ pub fn adapt(
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Adapted, Error> {
     let file: Arc<str> = Arc::from(file_name);
-    if source.is_empty() {
-        let at = Position { file, line: 1, column: 1 };
-        return Err(Error::new(at, ErrorKind::UnexpectedEnd { expected: "a site address" }));
-    }
     let tokens = lexer::lex(source, &file, env)?;
-    let (mut blocks, warnings) = parser::parse(tokens, &file, env)?;
+    let (blocks, warnings) = parser::parse(tokens, &file, env)?;
+    let mut adapted = assemble(blocks, warnings, directives)?;
+    if let Some((line, column)) = unformatted_at(source) {
+        let message = "the file is not formatted; `causeway fmt --overwrite` puts it in order".to_owned();
+        adapted.warnings.push(Warning { at: Position { file, line, column }, message });
+    }
+    Ok(adapted)
+}
+
+/// Blocks to JSON.
+fn assemble(mut blocks: Vec<ServerBlock>, warnings: Vec<Warning>, directives: &Directives) -> Result<Adapted, Error> {
     refuse_directives_as_addresses(&blocks, directives)?;
 
     let options = match blocks.first() {
@@ -159,6 +189,7 @@ pub fn adapt(
         directives,
         order,
         groups: Cell::new(0),
+        logs: Cell::new(0),
         warnings: RefCell::new(warnings),
         invoked: RefCell::default(),
     };
@@ -176,7 +207,20 @@ pub fn adapt(
     let pairings = servers::sort(pairings, &sites);
     let http = servers::http_app(&pairings, &sites, &named, &options, &session)?;
     let tls = certificates::tls_app(&pairings, &sites, &options)?;
-    Ok(Adapted { json: top(&options, http, tls), warnings: session.warnings.into_inner(), sites: origins })
+    let shares = pairings.iter().flat_map(|pairing| &pairing.shares);
+    let loggers = shares.flat_map(|share| sites[share.site].loggers());
+    let logs = log::configuration(&options.loggers, loggers, options.debug);
+    let json = top(&options, logs, http, tls);
+    Ok(Adapted { json, warnings: session.warnings.take(), sites: origins })
+}
+
+/// Whether words make a Caddyfile, as far as can be told without what it imports.
+fn readable(tokens: Vec<Token>, file: &Arc<str>) -> bool {
+    let Ok((blocks, warnings)) = parser::parse_alone(tokens, file) else { return false };
+    match assemble(blocks, warnings, &Directives::standard()) {
+        Ok(_) => true,
+        Err(error) => matches!(error.kind(), ErrorKind::NotBuilt(..)),
+    }
 }
 
 fn refuse_directives_as_addresses(blocks: &[ServerBlock], directives: &Directives) -> Result<(), Error> {
@@ -195,7 +239,8 @@ fn named_routes(blocks: &[ServerBlock], session: &Session<'_>) -> Result<BTreeMa
         let Kind::NamedRoute(name) = &block.kind else { continue };
         let files = block.files();
         let scope = Scope { session, matchers: BTreeMap::new(), files: &files };
-        let outputs = dispenser::evaluate(&block.segments, scope, None)?;
+        let outputs = dispenser::evaluate(&block.segments, scope, None);
+        let outputs = outputs.map_err(|error| error.inside("", &block.closes))?;
         let routes = route::subroute(outputs, session, route::Ordering::ByDirective)?;
         let route = match routes.as_slice() {
             // Only the first handler survives here, as in Caddy, which assumes that one plain route has one handler.
@@ -208,6 +253,7 @@ fn named_routes(blocks: &[ServerBlock], session: &Session<'_>) -> Result<BTreeMa
         }
     }
     session.groups.set(0);
+    session.logs.set(0);
     Ok(named)
 }
 
@@ -238,13 +284,16 @@ fn origins(site: &Site) -> Vec<SiteOrigin> {
         .collect()
 }
 
-fn top(options: &Options, http: Map<String, Value>, tls: Map<String, Value>) -> Value {
+fn top(options: &Options, logs: Map<String, Value>, http: Map<String, Value>, tls: Map<String, Value>) -> Value {
     let mut config = Map::new();
     if let Some(admin) = options.admin_json() {
         config.insert("admin".into(), admin);
     }
-    if options.debug {
-        config.insert("logging".into(), json!({ "logs": { "default": { "level": "DEBUG" } } }));
+    if !logs.is_empty() {
+        config.insert("logging".into(), json!({ "logs": logs }));
+    }
+    if let Some(storage) = &options.storage {
+        config.insert("storage".into(), storage.clone());
     }
     let mut apps = Map::new();
     if !http.is_empty() {

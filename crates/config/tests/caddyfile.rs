@@ -6,8 +6,12 @@ mod any_input;
 mod directives;
 #[path = "caddyfile/errors.rs"]
 mod errors;
+#[path = "caddyfile/format.rs"]
+mod format;
 #[path = "caddyfile/language.rs"]
 mod language;
+#[path = "caddyfile/log.rs"]
+mod log;
 #[path = "caddyfile/matchers.rs"]
 mod matchers;
 #[path = "caddyfile/options.rs"]

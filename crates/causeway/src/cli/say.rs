@@ -8,8 +8,13 @@ use clap::error::ErrorKind as Refused;
 
 /// A result. Whoever closes the pipe early, as `head` does, has what they wanted.
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
+    print_as_is(&format!("{text}\n"))
+}
+
+/// A result that brings its own line breaks.
+pub(super) fn print_as_is(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => written.context("writing to standard output"),
     }

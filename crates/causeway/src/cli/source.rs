@@ -16,7 +16,7 @@ use super::environment::Environment;
 use super::say;
 
 /// The file that is served when no other is named.
-const CADDYFILE: &str = "Caddyfile";
+pub(super) const CADDYFILE: &str = "Caddyfile";
 /// Where the welcome site listens.
 const WELCOME_LISTEN: &str = ":8080";
 

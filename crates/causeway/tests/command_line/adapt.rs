@@ -154,7 +154,7 @@ fn version_and_help() {
     assert_eq!(stdout(folder.output(&["--version"])), format!("causeway {version}\n"));
     for arguments in [&[][..], &["--help"], &["help"], &["-h"]] {
         let text = stdout(folder.output(arguments));
-        for command in ["run", "file-server", "respond", "adapt", "validate", "version"] {
+        for command in ["run", "file-server", "respond", "adapt", "fmt", "validate", "version"] {
             assert!(text.lines().any(|line| line.trim_start().starts_with(command)), "{arguments:?}: {command}");
         }
     }

@@ -18,6 +18,7 @@ mod background;
 mod client;
 mod documents;
 mod examples;
+mod fmt;
 mod follow;
 mod mistakes;
 mod process;

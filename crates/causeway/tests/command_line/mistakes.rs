@@ -63,6 +63,14 @@ fn what_is_not_built() {
         (":8080\nlog\n", "Caddyfile:2:1: directive 'log' is not built into this version"),
         (":8080\nfs other\n", "Caddyfile:2:1: directive 'fs' is not built into this version"),
         ("{\n\temail a@b.c\n}\n", "Caddyfile:2:2: global option 'email' is not built into this version"),
+        (
+            "{\n\tservers {\n\t\tlistener_wrappers {\n\t\t\ttls\n\t\t}\n\t}\n}\n\n:8080\nrespond hi\n",
+            "Caddyfile:3:3: found '[{\"wrapper\":\"tls\"}]', expected nothing: this is not built",
+        ),
+        (
+            "{\n\tlog {\n\t\tlevel WARN\n\t}\n}\n\n:8080\nrespond hi\n",
+            "Caddyfile:3:9: found 'WARN', expected DEBUG or INFO: other levels are not built",
+        ),
         // Only the plan knows these; the word's place is looked for in the text.
         (
             ":8080\n@a path_regexp ^/a\nrespond @a hi\n",

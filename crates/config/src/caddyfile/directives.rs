@@ -2,12 +2,14 @@
 //!
 //! - `answer`: directives that answer or steer the response's fields: respond, error, abort, redir, header, request_header;
 //! - `file_server`: file_server, try_files;
+//! - `guard`: basic_auth, request_body;
 //! - `target`: rewrite, uri, method, handle_path;
-//! - `variables`: root, fs, vars, map, log_skip, log_name;
+//! - `variables`: root, fs, vars, map, log_append, log_level, log_name, log_skip;
 //! - `routing`: handle, route, handle_errors, invoke, bind.
 
 mod answer;
 mod file_server;
+mod guard;
 mod routing;
 mod target;
 mod variables;
@@ -16,12 +18,15 @@ pub(crate) use routing::protocols;
 
 use serde_json::{Map, Value};
 
+use super::log;
 use super::registry::Syntax;
 use super::token::Token;
 
 /// What [`Directives::standard`](super::Directives::standard) gives a syntax to.
 pub(crate) const BUILT: &[(&str, Syntax)] = &[
     ("abort", Syntax::Handler(answer::abort)),
+    ("basic_auth", Syntax::Handler(guard::basic_auth)),
+    ("basicauth", Syntax::Handler(guard::basic_auth)),
     ("bind", Syntax::Custom(routing::bind)),
     ("error", Syntax::Handler(answer::error)),
     ("file_server", Syntax::Handler(file_server::file_server)),
@@ -31,12 +36,16 @@ pub(crate) const BUILT: &[(&str, Syntax)] = &[
     ("handle_path", Syntax::Custom(target::handle_path)),
     ("header", Syntax::Custom(answer::header)),
     ("invoke", Syntax::Handler(routing::invoke)),
+    ("log", Syntax::Custom(log::directive)),
+    ("log_append", Syntax::Handler(variables::log_append)),
+    ("log_level", Syntax::Handler(variables::log_level)),
     ("log_name", Syntax::Handler(variables::log_name)),
     ("log_skip", Syntax::Handler(variables::log_skip)),
     ("map", Syntax::Handler(variables::map)),
     ("method", Syntax::Handler(target::method)),
     ("redir", Syntax::Handler(answer::redir)),
     ("request_header", Syntax::Custom(answer::request_header)),
+    ("request_body", Syntax::Handler(guard::request_body)),
     ("respond", Syntax::Handler(answer::respond)),
     ("rewrite", Syntax::Custom(target::rewrite)),
     ("root", Syntax::Custom(variables::root)),
@@ -66,6 +75,14 @@ impl Handler {
             self.set(key, text);
         }
         self
+    }
+
+    /// Sets a value in place of an earlier one, or takes that out.
+    fn replace(&mut self, key: &str, value: Option<impl Into<Value>>) {
+        match value {
+            Some(value) => drop(self.0.insert(key.to_owned(), value.into())),
+            None => drop(self.0.shift_remove(key)),
+        }
     }
 
     fn json(self) -> Value {

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::error::{Error, ErrorKind, Part};
+use super::error::{self, Error, ErrorKind, Part};
 use super::matcher::{self, MatcherSet};
+use super::quantity::octets;
 use super::registry::{Output, Syntax};
 use super::route::{self, Ordering, Placed, Route};
 use super::segment::Segment;
@@ -24,12 +25,14 @@ pub(crate) struct Scope<'a> {
 pub struct Dispenser<'a> {
     segment: &'a Segment,
     taken: usize,
+    /// Where the arguments start: behind the matcher token, if one was taken off.
+    start: usize,
     scope: &'a Scope<'a>,
 }
 
 impl<'a> Dispenser<'a> {
     pub(crate) fn new(segment: &'a Segment, scope: &'a Scope<'a>) -> Self {
-        Self { segment, taken: 0, scope }
+        Self { segment, taken: 0, start: 0, scope }
     }
 
     /// The directive's or line's first word.
@@ -52,6 +55,19 @@ impl<'a> Dispenser<'a> {
     /// The next argument, which must be there.
     pub fn require(&mut self) -> Result<&'a Token, Error> {
         self.argument().ok_or_else(|| self.count_error())
+    }
+
+    /// The next argument, which must be there and the last.
+    pub fn only(&mut self) -> Result<&'a Token, Error> {
+        let token = self.require()?;
+        if self.remaining().is_empty() { Ok(token) } else { Err(self.count_error()) }
+    }
+
+    /// The only argument, read as a number of octets; `{}` in the rule stands for one that is none.
+    pub(crate) fn size(&mut self, rule: &'static str) -> Result<i64, Error> {
+        let token = self.only()?;
+        let size = octets(&token.text).and_then(|octets| i64::try_from(octets).ok());
+        size.ok_or_else(|| self.word(rule))
     }
 
     /// All arguments not handed out yet; does not hand them out.
@@ -95,6 +111,14 @@ impl<'a> Dispenser<'a> {
         }
     }
 
+    /// Refuses a block, even an empty one.
+    pub fn no_braces(&self) -> Result<(), Error> {
+        match self.segment.block {
+            Some(_) => Err(Error::at(self.last(), ErrorKind::ArgumentCount("{".into()))),
+            None => Ok(()),
+        }
+    }
+
     /// Takes a matcher token off if one is next: `*` (an empty answer), `/path` or `@name`.
     pub fn matcher(&mut self) -> Result<Option<MatcherSet>, Error> {
         let Some(token) = self.remaining().first() else { return Ok(None) };
@@ -105,13 +129,13 @@ impl<'a> Dispenser<'a> {
         } else if token.text.starts_with('@') {
             let known = self.scope.matchers.get(&token.text).cloned();
             Some(known.ok_or_else(|| {
-                let rule = "unrecognized matcher name: {}; expected one defined in this block";
-                Error::at(token, ErrorKind::Word { rule, found: token.text.clone() })
+                Error::at(token, ErrorKind::Word { rule: error::MATCHER_NAME, found: token.text.clone() })
             })?)
         } else {
             return Ok(None);
         };
         self.taken += 1;
+        self.start = self.taken;
         Ok(set)
     }
 
@@ -135,6 +159,11 @@ impl<'a> Dispenser<'a> {
         self.scope.session.next_group()
     }
 
+    /// A name for a logger that has none.
+    pub(crate) fn log_name(&self) -> String {
+        self.scope.session.next_log()
+    }
+
     /// The files the enclosing site block came from, sorted.
     pub fn files(&self) -> &'a [Arc<str>] {
         self.scope.files
@@ -150,14 +179,19 @@ impl<'a> Dispenser<'a> {
         self.scope.session.warnings.borrow_mut().push(Warning { at: token.at.clone(), message });
     }
 
-    /// The word handed out last, the name before any.
+    /// The word handed out last, the name before any; a matcher token does not count.
     pub fn last(&self) -> &'a Token {
-        self.taken.checked_sub(1).map_or(&self.segment.name, |index| &self.segment.arguments[index])
+        let arguments = &self.segment.arguments[self.start..self.taken];
+        arguments.last().unwrap_or(&self.segment.name)
     }
 
     /// Too few or too many arguments.
     pub fn count_error(&self) -> Error {
         let last = self.last();
+        if last.quoted() {
+            let rule = "wrong argument count or unexpected line ending after '{}'";
+            return Error::at(last, ErrorKind::Word { rule, found: last.text.clone() });
+        }
         Error::at(last, ErrorKind::ArgumentCount(last.text.clone()))
     }
 
@@ -176,6 +210,11 @@ impl<'a> Dispenser<'a> {
         self.error(ErrorKind::Word { rule, found: self.last().text.clone() })
     }
 
+    /// The word handed out last, which is no module's name; `{}` in the rule stands for it.
+    pub(crate) fn unknown_module(&self, rule: &'static str, expected: &'static [&'static str]) -> Error {
+        self.error(ErrorKind::Unknown { rule, name: self.last().text.clone(), expected })
+    }
+
     /// A line's name that is in no table; `{}` in the rule stands for it.
     pub fn unknown(&self, rule: &'static str, expected: &'static [&'static str]) -> Error {
         let name = self.name().text.clone();
@@ -187,17 +226,13 @@ impl<'a> Dispenser<'a> {
 /// and tells whether it has braces.
 pub(crate) fn evaluate(segments: &[Segment], mut scope: Scope<'_>, site: Option<bool>) -> Result<Vec<Placed>, Error> {
     let defines = |segment: &&Segment| segment.name.text.starts_with('@');
-    // A definition in an inner block may replace one from outside, but not one beside it.
-    let mut own = BTreeMap::new();
     for segment in segments.iter().filter(defines) {
         let name = &segment.name;
-        if own.contains_key(&name.text) {
-            let rule = "matcher is defined more than once: {}";
-            return Err(Error::at(name, ErrorKind::Word { rule, found: name.text.clone() }));
+        if scope.matchers.contains_key(&name.text) {
+            return Err(Error::at(name, ErrorKind::Word { rule: error::MATCHER_TWICE, found: name.text.clone() }));
         }
-        own.insert(name.text.clone(), matcher::definition(segment)?);
+        scope.matchers.insert(name.text.clone(), matcher::definition(segment)?);
     }
-    scope.matchers.extend(own);
     let mut outputs = Vec::new();
     for segment in segments.iter().filter(|segment| !defines(segment)) {
         let name = &segment.name;

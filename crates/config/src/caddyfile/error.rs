@@ -5,9 +5,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use super::position::Position;
-use super::token::Token;
+use super::token::{Imported, Token};
 
 /// A mistake in a Caddyfile. Always the operator's; reaches the whole load, so nothing of the file takes effect.
 #[derive(Debug)]
@@ -17,12 +18,15 @@ pub struct Error(Box<Fault>);
 struct Fault {
     at: Position,
     kind: ErrorKind,
+    /// The import that brought the word.
+    imported: Option<Arc<Imported>>,
     /// The directives it happened in, outermost first.
     within: Vec<Frame>,
 }
 
 #[derive(Debug)]
 struct Frame {
+    /// Empty for a named route, which Caddy counts as a surrounding but does not name.
     directive: Box<str>,
     /// The last word of the directive: Caddy names its line.
     closes: Position,
@@ -136,12 +140,14 @@ pub enum ErrorKind {
 impl Error {
     /// A mistake at a place.
     pub fn new(at: Position, kind: ErrorKind) -> Self {
-        Self(Box::new(Fault { at, kind, within: Vec::new() }))
+        Self(Box::new(Fault { at, kind, imported: None, within: Vec::new() }))
     }
 
     /// A mistake at a word.
     pub fn at(token: &Token, kind: ErrorKind) -> Self {
-        Self::new(token.at.clone(), kind)
+        let mut error = Self::new(token.at.clone(), kind);
+        error.0.imported.clone_from(&token.imported);
+        error
     }
 
     /// The first character of what is wrong.
@@ -162,9 +168,9 @@ impl Error {
 
     /// The mistake in Caddy's words: no column, the directives it happened in, and at the end the lines where they end.
     pub fn caddy_message(&self) -> String {
-        let Fault { at, kind, within } = &*self.0;
+        let Fault { at, kind, within, .. } = &*self.0;
         let mut message = String::new();
-        for frame in within {
+        for frame in within.iter().filter(|frame| !frame.directive.is_empty()) {
             message += &format!("parsing caddyfile tokens for '{}': ", frame.directive);
         }
         let mut place = at;
@@ -192,7 +198,10 @@ impl Error {
             ErrorKind::Word { .. } => message += self.0.sentence().split("; expected").next().unwrap_or_default(),
             _ => message += &self.0.sentence(),
         }
-        message += &format!(", at {}:{}", place.file, place.line);
+        if kind.placed() {
+            message += &format!(", at {}:{}", place.file, place.line);
+            message += &self.0.import_chain();
+        }
         for frame in within.iter().rev().skip(1) {
             message += &format!(", at {}:{}", frame.closes.file, frame.closes.line);
         }
@@ -203,16 +212,38 @@ impl Error {
 /// How Caddy words an unknown global option; its own shape, because Caddy puts the place in front.
 pub(crate) const GLOBAL_OPTION: &str = "unrecognized global option: {}";
 
+pub(crate) const MATCHER_NAME: &str = "unrecognized matcher name: {}; expected one defined in this block";
+pub(crate) const MATCHER_TWICE: &str = "matcher is defined more than once: {}";
+pub(crate) const NAMED_ROUTE: &str = "cannot invoke named route '{}', which was not defined";
+pub(crate) const DURATION: &str = "invalid duration '{}'; expected one such as 30s, 1m30s or 2d";
+pub(crate) const SERVER_NAME_TWICE: &str = "applying global server options: cannot use duplicate server name '{}'";
+pub(crate) const SERVERS_TWICE: &str = "cannot have 'servers' global options with duplicate listener addresses: {}";
+
+impl ErrorKind {
+    /// Whether Caddy says where it is; these it finds when the words are read already.
+    fn placed(&self) -> bool {
+        const UNPLACED: [&str; 6] =
+            [MATCHER_NAME, MATCHER_TWICE, NAMED_ROUTE, DURATION, SERVER_NAME_TWICE, SERVERS_TWICE];
+        match self {
+            Self::Word { rule, .. } => !UNPLACED.contains(rule),
+            Self::Unordered(_) | Self::NamedRouteTwice(_) | Self::AmbiguousSite(_) | Self::GlobalOptionsNotFirst => {
+                false
+            }
+            _ => true,
+        }
+    }
+}
+
 const SECOND_SITE: &str = "Did you mean to define a second site? If so, you must use curly braces around each site to \
                            separate their configurations.";
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Fault { at, kind, within } = &*self.0;
+        let Fault { at, kind, within, .. } = &*self.0;
         // A quoted word may hold line breaks; the sentence stays one line.
         let sentence = self.0.sentence().replace('\n', "\\n");
         write!(f, "{at}: ")?;
-        for frame in within {
+        for frame in within.iter().filter(|frame| !frame.directive.is_empty()) {
             write!(f, "parsing caddyfile tokens for '{}': ", frame.directive)?;
         }
         f.write_str(&sentence)?;
@@ -222,15 +253,19 @@ impl fmt::Display for Error {
                     write!(f, " (did you mean \"{near}\"?)")?;
                 }
                 match braces {
-                    None => f.write_str(" - are you sure your Caddyfile structure (nesting and braces) is correct?"),
-                    Some(false) if near.is_none() => write!(f, "; expected a directive. {SECOND_SITE}"),
-                    Some(_) => f.write_str("; expected a directive"),
+                    None => f.write_str(" - are you sure your Caddyfile structure (nesting and braces) is correct?")?,
+                    Some(false) if near.is_none() => write!(f, "; expected a directive. {SECOND_SITE}")?,
+                    Some(_) => f.write_str("; expected a directive")?,
                 }
             }
             ErrorKind::Unknown { expected, .. } if !expected.is_empty() => {
-                write!(f, "; expected {}", expected.join(", "))
+                write!(f, "; expected {}", expected.join(", "))?;
             }
-            _ => Ok(()),
+            _ => {}
+        }
+        match &self.0.imported {
+            Some(imported) => write!(f, " (imported at {})", imported.at),
+            None => Ok(()),
         }
     }
 }
@@ -238,6 +273,18 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Fault {
+    /// Which imports brought the word, first the one that read it, in Caddy's notation.
+    fn import_chain(&self) -> String {
+        let mut imports = Vec::new();
+        let mut next = self.imported.as_ref();
+        while let Some(import) = next {
+            let snippet = import.snippet.as_ref().map_or(String::new(), |name| format!(" {name}"));
+            imports.insert(0, format!("{}:{} (import{snippet})", import.at.file, import.ends));
+            next = import.before.as_ref();
+        }
+        if imports.is_empty() { String::new() } else { format!(" import chain ['{}']", imports.join("','")) }
+    }
+
     /// The sentence, without place or surroundings; Caddy's wording wherever Caddy has one.
     fn sentence(&self) -> Cow<'static, str> {
         let line = self.at.line;

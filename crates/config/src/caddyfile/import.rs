@@ -7,15 +7,17 @@ use std::sync::Arc;
 use super::Warning;
 use super::error::{Error, ErrorKind};
 use super::lexer;
-use super::token::Token;
+use super::token::{Imported, Token};
 
 /// Words that one adaptation may splice in, so that snippets that import each other twice cannot grow without end.
 const TOKENS_MAX: usize = 1 << 20;
 
+type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
 pub(crate) struct Imports<'a> {
-    env: &'a dyn Fn(&str) -> Option<String>,
+    /// `None`: what imports bring is left out.
+    env: Option<Environment<'a>>,
     edges: BTreeSet<(String, String)>,
-    chains: u32,
     spliced: usize,
     pub(crate) warnings: Vec<Warning>,
 }
@@ -28,16 +30,23 @@ struct Given<'a> {
 }
 
 impl<'a> Imports<'a> {
-    pub(crate) fn new(env: &'a dyn Fn(&str) -> Option<String>) -> Self {
-        Self { env, edges: BTreeSet::new(), chains: 0, spliced: 0, warnings: Vec::new() }
+    pub(crate) fn new(env: Environment<'a>) -> Self {
+        Self { env: Some(env), ..Self::none() }
     }
 
-    /// The words that replace `line` (`import`, a name, arguments) with the words of its block. `nesting` is 0 when the
+    /// Imports that bring nothing.
+    pub(crate) fn none() -> Self {
+        Self { env: None, edges: BTreeSet::new(), spliced: 0, warnings: Vec::new() }
+    }
+
+    /// The words that replace `line` (`import`, a name, arguments) with the words of its block, whose last word stands on the
+    /// line `ends`. `nesting` is 0 when the
     /// import stands between blocks, where it may bring whole sites and snippets.
     pub(crate) fn expand(
         &mut self,
         line: &[Token],
         block: &[Token],
+        ends: u32,
         snippets: &BTreeMap<String, Vec<Token>>,
         nesting: usize,
     ) -> Result<Vec<Token>, Error> {
@@ -48,13 +57,14 @@ impl<'a> Imports<'a> {
         if target.text.is_empty() {
             return Err(Error::at(target, ErrorKind::Rule("Import requires a non-empty filepath")));
         }
+        let Some(env) = self.env else { return Ok(Vec::new()) };
         let given = Given { arguments: &line[2..], block, named: named_blocks(block)? };
         let (tokens, nodes) = match snippets.get(&*target.text) {
             Some(tokens) => {
                 let node = tokens.first().map(|token| format!("{}:{}", token.at.file, target.text));
                 (tokens.clone(), Vec::from_iter(node))
             }
-            None => self.files(target)?,
+            None => self.files(target, env)?,
         };
         let mut from = keyword.at.file.to_string();
         if let Some(snippet) = &keyword.snippet {
@@ -71,7 +81,7 @@ impl<'a> Imports<'a> {
         if self.spliced > TOKENS_MAX {
             return Err(Error::at(keyword, ErrorKind::Rule("imports bring in more than a million words")));
         }
-        Ok(self.fill_in(&tokens, &given, nesting))
+        Ok(fill_in(&tokens, &given, (keyword, ends), nesting))
     }
 
     fn leads(&self, from: &str, to: &str, seen: &mut BTreeSet<String>) -> bool {
@@ -80,7 +90,7 @@ impl<'a> Imports<'a> {
     }
 
     /// The words of the files that a path or a pattern with one wildcard names, relative to the importing file.
-    fn files(&mut self, target: &Token) -> Result<(Vec<Token>, Vec<String>), Error> {
+    fn files(&mut self, target: &Token, env: Environment<'_>) -> Result<(Vec<Token>, Vec<String>), Error> {
         let word = |rule| Err(Error::at(target, ErrorKind::Word { rule, found: target.text.clone() }));
         let base = Path::new(&*target.at.file).parent().unwrap_or(Path::new(""));
         let pattern = base.join(&*target.text);
@@ -98,6 +108,8 @@ impl<'a> Imports<'a> {
             self.warnings.push(Warning { at: target.at.clone(), message });
         }
         for path in paths {
+            // Absolute, as in Caddy: the name is what file_server hides.
+            let path = std::path::absolute(&path).unwrap_or(path);
             let name: Arc<str> = Arc::from(&*path.to_string_lossy());
             let source = match std::fs::read_to_string(&path) {
                 Ok(source) => source,
@@ -108,67 +120,65 @@ impl<'a> Imports<'a> {
             };
             if source.trim().is_empty() {
                 self.warnings.push(Warning { at: target.at.clone(), message: format!("Import file is empty: {name}") });
+            } else {
+                tokens.extend(lexer::lex(&source, &name, env)?);
             }
-            tokens.extend(lexer::lex(&source, &name, self.env)?);
             nodes.push(name.to_string());
         }
         Ok((tokens, nodes))
     }
+}
 
-    /// Replaces `{args[…]}`, `{block}` and `{blocks.name}`, and gives the words a chain of their own. Snippets that an
-    /// imported file defines keep theirs for whoever imports them.
-    fn fill_in(&mut self, tokens: &[Token], given: &Given<'_>, mut nesting: usize) -> Vec<Token> {
-        let mut out: Vec<Token> = Vec::with_capacity(tokens.len());
-        let mut chains = BTreeMap::new();
-        let outside = nesting == 0;
-        let mut index_in_line = 0;
-        let mut names_snippet = false;
-        let mut in_snippet = false;
-        for (index, token) in tokens.iter().enumerate() {
-            let mut token = token.clone();
-            token.chain = *chains.entry(token.chain).or_insert_with(|| {
-                self.chains += 1;
-                self.chains
-            });
-            if outside && !in_snippet {
-                let first = index == 0 || tokens[index - 1].line_ends_before(&tokens[index]);
-                index_in_line = if first { 0 } else { index_in_line + 1 };
-                if index_in_line == 0
-                    && token.text.len() >= 3
-                    && token.text.starts_with('(')
-                    && token.text.ends_with(')')
-                {
-                    names_snippet = true;
-                }
-            }
-            if token.opens() {
-                nesting += 1;
-                if outside && names_snippet && index_in_line == 1 && nesting == 1 {
-                    in_snippet = true;
-                    names_snippet = false;
-                }
-            } else if token.closes() {
-                nesting = nesting.saturating_sub(1);
-                if nesting == 0 {
-                    in_snippet = false;
-                }
-            }
-            if in_snippet {
-                out.push(token);
-            } else if &*token.text == "{block}" {
-                out.extend_from_slice(given.block);
-            } else if let Some(name) = token.text.strip_prefix("{blocks.").and_then(|name| name.strip_suffix('}')) {
-                out.extend_from_slice(given.named.get(name).copied().unwrap_or_default());
-            } else if let Some(range) = all_arguments(&token, given.arguments.len()) {
-                let texts = given.arguments[range].iter().map(|argument| argument.text.clone());
-                out.extend(texts.map(|text| Token { text, ..token.clone() }));
-            } else {
-                token.text = with_arguments(&token.text, given.arguments).into();
-                out.push(token);
+/// Replaces `{args[…]}`, `{block}` and `{blocks.name}`, and notes which import brought the words. Snippets that an
+/// imported file defines keep theirs for whoever imports them.
+fn fill_in(tokens: &[Token], given: &Given<'_>, (keyword, ends): (&Token, u32), mut nesting: usize) -> Vec<Token> {
+    let mut out: Vec<Token> = Vec::with_capacity(tokens.len());
+    let mut imports: BTreeMap<Option<*const Imported>, Arc<Imported>> = BTreeMap::new();
+    let outside = nesting == 0;
+    let mut index_in_line = 0;
+    let mut names_snippet = false;
+    let mut in_snippet = false;
+    for (index, token) in tokens.iter().enumerate() {
+        let mut token = token.clone();
+        let before = token.imported.take();
+        let imported = imports.entry(before.as_ref().map(Arc::as_ptr)).or_insert_with(|| {
+            Arc::new(Imported { at: keyword.at.clone(), ends, snippet: token.snippet.clone(), before })
+        });
+        token.imported = Some(imported.clone());
+        if outside && !in_snippet {
+            let first = index == 0 || tokens[index - 1].line_ends_before(&tokens[index]);
+            index_in_line = if first { 0 } else { index_in_line + 1 };
+            if index_in_line == 0 && token.text.len() >= 3 && token.text.starts_with('(') && token.text.ends_with(')') {
+                names_snippet = true;
             }
         }
-        out
+        if token.opens() {
+            nesting += 1;
+            if outside && names_snippet && index_in_line == 1 && nesting == 1 {
+                in_snippet = true;
+                names_snippet = false;
+            }
+        } else if token.closes() {
+            nesting = nesting.saturating_sub(1);
+            if nesting == 0 {
+                in_snippet = false;
+            }
+        }
+        if in_snippet {
+            out.push(token);
+        } else if &*token.text == "{block}" {
+            out.extend_from_slice(given.block);
+        } else if let Some(name) = token.text.strip_prefix("{blocks.").and_then(|name| name.strip_suffix('}')) {
+            out.extend_from_slice(given.named.get(name).copied().unwrap_or_default());
+        } else if let Some(range) = all_arguments(&token, given.arguments.len()) {
+            let texts = given.arguments[range].iter().map(|argument| argument.text.clone());
+            out.extend(texts.map(|text| Token { text, ..token.clone() }));
+        } else {
+            token.text = with_arguments(&token.text, given.arguments).into();
+            out.push(token);
+        }
     }
+    out
 }
 
 /// The sub-blocks of an import's block by the word that names them: `name a b` is `a b`, `name { … }` its lines.

@@ -13,6 +13,10 @@ use super::token::{Quote, Token};
 /// The words of `source`, with environment variables substituted.
 pub(crate) fn lex(source: &str, file: &Arc<str>, env: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Token>, Error> {
     let glyphs = substitute(source, env);
+    if glyphs.is_empty() && !source.starts_with('\u{feff}') {
+        let at = Position { file: file.clone(), line: 1, column: 1 };
+        return Err(Error::new(at, ErrorKind::UnexpectedEnd { expected: "a site address" }));
+    }
     let mut lexer = Lexer { glyphs: &glyphs, next: 0, row: 1, joined: 0, file };
     let mut tokens = Vec::new();
     while let Some(token) = lexer.word()? {
@@ -55,7 +59,7 @@ impl Lexer<'_> {
 
     fn token(&self, start: usize, row: u32, text: String, quote: Quote) -> Token {
         let at = self.position(start);
-        Token { text: text.into(), quote, at, rows: (row, self.row), chain: 0, snippet: None }
+        Token { text: text.into(), quote, at, rows: (row, self.row), imported: None, snippet: None }
     }
 
     /// Moves to the first character of a word; true when a backslash that is part of the word stands before it.
@@ -89,10 +93,14 @@ impl Lexer<'_> {
         let (start, row) = (self.next, self.row);
         Ok(match self.peek() {
             None => None,
-            // A backslash does not keep a quote from opening, but is lost before it.
-            Some(quote @ ('"' | '`')) => {
+            // A backslash does not keep a quote from opening: it guards the first character behind it.
+            Some('"') => {
                 self.next += 1;
-                Some(self.quoted(start, row, quote))
+                self.quoted(start, row, '"', escaped)
+            }
+            Some('`') => {
+                self.next += 1;
+                self.quoted(start, row, '`', false)
             }
             Some('<') if !escaped && self.glyphs.get(start + 1).is_some_and(|glyph| glyph.ch == '<') => {
                 Some(self.heredoc(start, row)?)
@@ -128,32 +136,27 @@ impl Lexer<'_> {
         self.token(start, row, text, Quote::None)
     }
 
-    /// A quoted word; one that the file ends in is taken as it stands, as Caddy does.
-    fn quoted(&mut self, start: usize, row: u32, quote: char) -> Token {
+    /// A quoted word. One that the file ends in is taken as it stands, and is none if it is empty, as in Caddy.
+    fn quoted(&mut self, start: usize, row: u32, quote: char, mut escaped: bool) -> Option<Token> {
         let mut text = String::new();
         let kind = if quote == '"' { Quote::Double } else { Quote::Backtick };
         while let Some(ch) = self.take() {
-            match ch {
-                '\\' if quote == '"' => match self.take() {
-                    Some('"') => text.push('"'),
-                    Some(other) => {
-                        text.extend(['\\', other]);
-                        if other == '\n' {
-                            self.line_break();
-                        }
-                    }
-                    None => {}
-                },
-                _ if ch == quote => return self.token(start, row, text, kind),
-                _ => {
-                    if ch == '\n' {
-                        self.line_break();
-                    }
-                    text.push(ch);
+            if std::mem::take(&mut escaped) {
+                if ch != '"' {
+                    text.push('\\');
                 }
+            } else if ch == '\\' && quote == '"' {
+                escaped = true;
+                continue;
+            } else if ch == quote {
+                return Some(self.token(start, row, text, kind));
             }
+            if ch == '\n' {
+                self.line_break();
+            }
+            text.push(ch);
         }
-        self.token(start, row, text, Quote::None)
+        (!text.is_empty()).then(|| self.token(start, row, text, Quote::None))
     }
 
     /// `<<MARKER`, lines, `MARKER`: the white space before the closing marker is taken off every line. A space right

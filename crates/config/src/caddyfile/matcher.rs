@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::error::{Error, ErrorKind, Part};
 use super::segment::Segment;
-use super::token::Token;
+use super::token::{Quote, Token};
 
 pub(crate) use kinds::{PRIVATE_RANGES, header_lines};
 
@@ -24,10 +24,18 @@ pub(crate) fn path(path: &str) -> MatcherSet {
 pub(crate) fn definition(segment: &Segment) -> Result<MatcherSet, Error> {
     let name = &segment.name.text[1..];
     let inner = match segment.rest() {
+        // Of a quoted word and others behind it Caddy looks at the first only.
+        Some(rest) if rest.name.quoted() => vec![Segment { arguments: Vec::new(), block: None, ..rest }],
         Some(rest) => vec![rest],
-        None => segment.block.clone().unwrap_or_default(),
+        // In the block of a definition, unlike in that of `not`, a quoted word is the name of a kind.
+        None => segment.block.iter().flatten().cloned().map(bare).collect(),
     };
     set(&inner, name)
+}
+
+fn bare(mut line: Segment) -> Segment {
+    line.name.quote = Quote::None;
+    line
 }
 
 /// The set that lines describe. Several lines of one kind are one matcher. `name` is what regular expressions are named

@@ -1,5 +1,6 @@
 //! The global options block.
 
+mod listeners;
 mod per_server;
 
 use std::cell::{Cell, RefCell};
@@ -10,7 +11,8 @@ use serde_json::{Map, Value, json};
 use super::Session;
 use super::directives::protocols;
 use super::dispenser::{Dispenser, Scope};
-use super::error::{Error, ErrorKind, GLOBAL_OPTION, Part};
+use super::error::{DURATION, Error, ErrorKind, GLOBAL_OPTION, Part, SERVER_NAME_TWICE, SERVERS_TWICE};
+use super::log::{self, Logger};
 use super::quantity::{integer, nanoseconds};
 use super::registry::Directives;
 use super::segment::Segment;
@@ -34,6 +36,8 @@ pub(crate) struct Options {
     shutdown_delay: i64,
     metrics: Option<Value>,
     admin: Option<Value>,
+    pub(crate) storage: Option<Value>,
+    pub(crate) loggers: Vec<Logger>,
     persist_config: Persist,
 }
 
@@ -96,7 +100,6 @@ const NOT_BUILT: &[&str] = &[
     "filesystem",
     "key_type",
     "local_certs",
-    "log",
     "ocsp_interval",
     "ocsp_stapling",
     "on_demand_tls",
@@ -105,7 +108,6 @@ const NOT_BUILT: &[&str] = &[
     "renew_interval",
     "renewal_window_ratio",
     "skip_install_trust",
-    "storage",
     "storage_check",
     "storage_clean_interval",
     "tls_automate_names",
@@ -123,11 +125,13 @@ const BUILT: &[&str] = &[
     "grace_period",
     "http_port",
     "https_port",
+    "log",
     "metrics",
     "order",
     "persist_config",
     "servers",
     "shutdown_delay",
+    "storage",
 ];
 
 /// Reads the block's lines.
@@ -136,6 +140,7 @@ pub(crate) fn read(segments: &[Segment], directives: &Directives) -> Result<Opti
         directives,
         order: directives.order().to_vec(),
         groups: Cell::new(0),
+        logs: Cell::new(0),
         warnings: RefCell::default(),
         invoked: RefCell::default(),
     };
@@ -150,9 +155,14 @@ pub(crate) fn read(segments: &[Segment], directives: &Directives) -> Result<Opti
     }
     options.servers.sort_by_key(|servers| std::cmp::Reverse(servers.listener.len()));
     if let Some(pair) = options.servers.windows(2).find(|pair| pair[0].listener == pair[1].listener) {
-        let rule = "cannot have 'servers' global options with duplicate listener addresses: {}";
-        let kind = ErrorKind::Word { rule, found: pair[1].listener.as_str().into() };
+        let kind = ErrorKind::Word { rule: SERVERS_TWICE, found: pair[1].listener.as_str().into() };
         return Err(Error::new(pair[1].at.clone(), kind));
+    }
+    for (index, servers) in options.servers.iter().enumerate().filter(|(_, servers)| !servers.name.is_empty()) {
+        if options.servers[..index].iter().any(|other| other.name == servers.name) {
+            let kind = ErrorKind::Word { rule: SERVER_NAME_TWICE, found: servers.name.as_str().into() };
+            return Err(Error::new(servers.at.clone(), kind));
+        }
     }
     Ok(options)
 }
@@ -179,7 +189,7 @@ fn option(options: &mut Options, d: &mut Dispenser<'_>, directives: &Directives)
             for word in &d.segment().arguments {
                 if !matches!(&*word.text, "off" | "disable_redirects" | "disable_certs" | "ignore_loaded_certs") {
                     let rule = "auto_https must be one of 'off', 'disable_redirects', 'disable_certs', or \
-                                'ignore_loaded_certs', got '{}'";
+                                'ignore_loaded_certs'; expected one of them instead of '{}'";
                     return Err(Error::at(word, ErrorKind::Word { rule, found: word.text.clone() }));
                 }
                 options.auto_https.push(word.text.clone());
@@ -195,6 +205,8 @@ fn option(options: &mut Options, d: &mut Dispenser<'_>, directives: &Directives)
         "order" => order(options, d, directives)?,
         "admin" => options.admin = Some(admin(d)?),
         "metrics" => options.metrics = Some(metrics(d)?),
+        "log" => options.loggers.push(log::option(d, &options.loggers)?),
+        "storage" => options.storage = Some(storage(d)?),
         "servers" => options.servers.push(ServerOptions::read(d)?),
         known if NOT_BUILT.contains(&known) => {
             return Err(Error::at(name, ErrorKind::NotBuilt(Part::GlobalOption, name.text.clone())));
@@ -208,15 +220,13 @@ fn option(options: &mut Options, d: &mut Dispenser<'_>, directives: &Directives)
 }
 
 fn port(d: &mut Dispenser<'_>) -> Result<i64, Error> {
-    let token = d.require()?;
-    let port = integer(&token.text).ok_or_else(|| d.word("converting port '{}' to integer value: not a number"))?;
-    d.end()?;
-    Ok(port)
+    let token = d.only()?;
+    integer(&token.text).ok_or_else(|| d.word("converting port '{}' to integer value: not a number"))
 }
 
-pub(super) fn duration(d: &mut Dispenser<'_>) -> Result<i64, Error> {
+fn duration(d: &mut Dispenser<'_>) -> Result<i64, Error> {
     let token = d.require()?;
-    nanoseconds(&token.text).ok_or_else(|| d.word("invalid duration '{}'; expected one such as 30s, 1m30s or 2d"))
+    nanoseconds(&token.text).ok_or_else(|| d.word(DURATION))
 }
 
 fn single(d: &mut Dispenser<'_>) -> Result<String, Error> {
@@ -255,8 +265,9 @@ fn admin(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let mut admin = Map::new();
     match d.argument() {
         Some(word) if &*word.text == "off" => {
-            d.end()?;
-            d.no_block("No more option is allowed after turning off admin config")?;
+            if !d.remaining().is_empty() || d.segment().block.is_some() {
+                return Err(d.rule("No more option is allowed after turning off admin config"));
+            }
             return Ok(json!({ "disabled": true }));
         }
         Some(address) if !address.text.is_empty() => {
@@ -282,6 +293,34 @@ fn admin(d: &mut Dispenser<'_>) -> Result<Value, Error> {
         }
     }
     Ok(admin.into())
+}
+
+/// `storage file_system [<root>] { root <root> }`; other kinds are not built.
+fn storage(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    let kind = d.require()?;
+    if &*kind.text != "file_system" {
+        let module = format!("caddy.storage.{}", kind.text).into();
+        return Err(d.error(ErrorKind::NotBuilt(Part::Module, module)));
+    }
+    let mut root = d.argument().map_or("", |token| &*token.text);
+    d.end()?;
+    for mut line in d.lines() {
+        match &*line.name().text {
+            "root" => {
+                let token = line.require()?;
+                if !root.is_empty() {
+                    return Err(line.rule("root already set"));
+                }
+                root = &token.text;
+                line.end()?;
+            }
+            _ => return Err(line.unknown("unrecognized parameter '{}'", &["root"])),
+        }
+    }
+    if root.is_empty() {
+        return Err(d.rule("missing root path (to use default, omit storage config entirely)"));
+    }
+    Ok(json!({ "module": "file_system", "root": root }))
 }
 
 /// `metrics { per_host; observe_catchall_hosts; otlp }`

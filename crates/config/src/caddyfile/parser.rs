@@ -31,6 +31,8 @@ pub(crate) struct ServerBlock {
     /// Whether braces enclose it; a file with a single site may leave them out.
     pub(crate) braces: bool,
     pub(crate) at: Position,
+    /// Its last word: the closing brace if it has one.
+    pub(crate) closes: Position,
 }
 
 impl ServerBlock {
@@ -50,8 +52,21 @@ pub(crate) fn parse(
     file: &Arc<str>,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(Vec<ServerBlock>, Vec<Warning>), Error> {
+    blocks(tokens, file, Imports::new(env))
+}
+
+/// The same, what imports would bring left out.
+pub(crate) fn parse_alone(tokens: Vec<Token>, file: &Arc<str>) -> Result<(Vec<ServerBlock>, Vec<Warning>), Error> {
+    blocks(tokens, file, Imports::none())
+}
+
+fn blocks(
+    tokens: Vec<Token>,
+    file: &Arc<str>,
+    imports: Imports<'_>,
+) -> Result<(Vec<ServerBlock>, Vec<Warning>), Error> {
     let end = Position { file: file.clone(), line: 1, column: 1 };
-    let mut parser = Parser { tokens, next: 0, snippets: BTreeMap::new(), imports: Imports::new(env), end };
+    let mut parser = Parser { tokens, next: 0, snippets: BTreeMap::new(), imports, end };
     let mut blocks = Vec::new();
     while parser.next < parser.tokens.len() {
         if let Some(block) = parser.block()? {
@@ -100,22 +115,26 @@ impl Parser<'_> {
             if let Some(name) = key.text.strip_prefix("&(").and_then(|name| name.strip_suffix(')')) {
                 let kind = Kind::NamedRoute(name.to_owned());
                 self.require_brace()?;
-                self.next += 1;
-                let segments = self.lines(&keys[0], 1)?.0;
-                return Ok(Some(ServerBlock { kind, keys, segments, braces, at }));
+                let body = self.next + 1;
+                self.skip_block()?;
+                self.next = body;
+                let (segments, closes) = self.lines(&keys[0], 1)?;
+                return Ok(Some(ServerBlock { kind, keys, segments, braces, at, closes }));
             }
         }
-        let segments = if braces {
+        let (segments, closes) = if braces {
             let open = self.tokens[self.next].clone();
             self.next += 1;
-            self.lines(&open, 1)?.0
+            self.lines(&open, 1)?
         } else {
-            self.lines_until_end()?
+            let segments = self.lines_until_end()?;
+            let closes = segments.last().map_or(&at, |last| &last.closes).clone();
+            (segments, closes)
         };
         if keys.is_empty() && segments.is_empty() {
             return Ok(None);
         }
-        Ok(Some(ServerBlock { kind: Kind::Site, keys, segments, braces, at }))
+        Ok(Some(ServerBlock { kind: Kind::Site, keys, segments, braces, at, closes }))
     }
 
     /// Site addresses, up to the opening brace or the end of a line that does not end in a comma.
@@ -170,6 +189,10 @@ impl Parser<'_> {
         }
     }
 
+    fn warn(&mut self, at: &Position, message: &str) {
+        self.imports.warnings.push(Warning { at: at.clone(), message: message.to_owned() });
+    }
+
     fn require_brace(&self) -> Result<(), Error> {
         match self.peek() {
             Some(token) if token.opens() => Ok(()),
@@ -219,7 +242,11 @@ impl Parser<'_> {
         let mut segments = Vec::new();
         while let Some(token) = self.peek() {
             if token.closes() {
-                return Err(Error::at(token, ErrorKind::Rule("Unexpected '}' because no matching opening brace")));
+                // Caddy lets it end the site.
+                let at = token.at.clone();
+                self.warn(&at, "this brace ends nothing that a brace began");
+                self.next += 1;
+                break;
             }
             if &*token.text == "import" {
                 self.import(1)?;
@@ -237,7 +264,17 @@ impl Parser<'_> {
         }
         let mut segments = Vec::new();
         loop {
-            let Some(token) = self.peek() else { return Err(self.end("'}'")) };
+            let Some(token) = self.peek() else {
+                // Caddy takes the brace that ends a site's last directive for the site's own as well.
+                return match (self.tokens.last(), segments.is_empty()) {
+                    (Some(last), false) if depth == 1 && last.closes() => {
+                        let at = last.at.clone();
+                        self.warn(&at, "this brace ends its directive and, because none follows, the site too");
+                        Ok((segments, at))
+                    }
+                    _ => Err(self.end("'}'")),
+                };
+            };
             if token.closes() {
                 let at = token.at.clone();
                 self.next += 1;
@@ -254,6 +291,9 @@ impl Parser<'_> {
     fn segment(&mut self, depth: usize) -> Result<Segment, Error> {
         let name = self.tokens[self.next].clone();
         let rule = |token: &Token, rule| Err(Error::at(token, ErrorKind::Rule(rule)));
+        if name.opens() && !self.last_in_line(self.next) {
+            return rule(&name, "Unexpected next token after '{' on same line");
+        }
         if name.opens() {
             return rule(&name, "Unexpected '{' on a new line; did you mean to place the '{' on the previous line?");
         }
@@ -262,6 +302,9 @@ impl Parser<'_> {
         while let Some(token) = self.peek() {
             let last = self.last_in_line(self.next);
             if self.starts_line(self.next) {
+                if token.opens() && !last {
+                    return rule(token, "Unexpected next token after '{' on same line");
+                }
                 break;
             }
             if segment.block.is_some() {
@@ -311,7 +354,9 @@ impl Parser<'_> {
         }
         let arguments_end = start + self.tokens[start..self.next].iter().take_while(|token| !token.opens()).count();
         let line = self.tokens[start..arguments_end].to_vec();
-        let imported = self.imports.expand(&line, block.as_deref().unwrap_or_default(), &self.snippets, nesting)?;
+        let ends = self.tokens[self.next - 1].at.line;
+        let block = block.unwrap_or_default();
+        let imported = self.imports.expand(&line, &block, ends, &self.snippets, nesting)?;
         self.tokens.splice(start..self.next, imported);
         self.next = start;
         Ok(())

@@ -77,8 +77,10 @@ pub(crate) fn scalar(text: &str) -> Value {
     if let Some(number) = integer(text) {
         return number.into();
     }
+    let digits = without_underscores(text);
+    let text_or_digits = digits.as_deref().unwrap_or(text);
     let looks_numeric = text.starts_with(|ch: char| ch.is_ascii_digit() || matches!(ch, '+' | '-' | '.'));
-    if let Some(number) = text.parse::<f64>().ok().filter(|number| looks_numeric && number.is_finite()) {
+    if let Some(number) = text_or_digits.parse::<f64>().ok().filter(|number| looks_numeric && number.is_finite()) {
         // Go prints a whole number without a fraction, which makes it an integer for every reader.
         return if number.fract() == 0.0 && number.abs() < 9e15 { (number as i64).into() } else { number.into() };
     }
@@ -87,6 +89,15 @@ pub(crate) fn scalar(text: &str) -> Value {
         "f" | "F" | "false" | "FALSE" | "False" => false.into(),
         _ => text.into(),
     }
+}
+
+/// The text without underscores, if each stands between digits, as Go lets a number be written.
+fn without_underscores(text: &str) -> Option<String> {
+    let octets = text.as_bytes();
+    let digit = |index: usize| octets.get(index).is_some_and(u8::is_ascii_digit);
+    let mut found = octets.iter().enumerate().filter(|(_, octet)| **octet == b'_').peekable();
+    found.peek()?;
+    found.all(|(index, _)| index > 0 && digit(index - 1) && digit(index + 1)).then(|| text.replace('_', ""))
 }
 
 /// A decimal integer with an optional sign.

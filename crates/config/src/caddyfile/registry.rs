@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::directives;
 use super::dispenser::Dispenser;
 use super::error::Error;
+use super::log::Logger;
 use super::route::Route;
 
 /// How a directive is read.
@@ -30,6 +31,8 @@ pub enum Output {
     Routes(Vec<Route>),
     /// Routes for errors.
     ErrorRoutes(Vec<Route>),
+    /// Who logs the site's requests.
+    Log(Logger),
     /// Addresses to listen on, and the protocols to serve there (empty for the default).
     Bind {
         /// Hosts, or `network/host`.

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::address::{self, Address};
-use super::error::{Error, ErrorKind};
+use super::error::{Error, ErrorKind, NAMED_ROUTE};
+use super::log::ServerLogs;
 use super::matcher::MatcherSet;
 use super::options::Options;
 use super::registry::Output;
@@ -196,8 +197,10 @@ pub(crate) fn http_app(
         };
         if let Some(own) = options.servers.iter().find(fits) {
             json.extend(own.members.clone());
-            if !own.logs.is_empty() {
-                json.insert("logs".into(), own.logs.clone().into());
+            if !own.logs.is_empty()
+                && let Value::Object(logs) = json.entry("logs").or_insert_with(|| json!({}))
+            {
+                logs.extend(own.logs.clone());
             }
             if !own.name.is_empty() {
                 name.clone_from(&own.name);
@@ -239,6 +242,8 @@ struct Server<'a> {
     routes: Vec<Route>,
     error_routes: Option<Vec<Route>>,
     named: Map<String, Value>,
+    /// `None` while no site of it is logged.
+    logs: Option<ServerLogs>,
     /// Hosts with an explicit `http://` on a server that is not for plain HTTP.
     skip: Vec<Value>,
     /// Whether a site of it is to be served over TLS.
@@ -249,6 +254,7 @@ struct Server<'a> {
 
 impl<'a> Server<'a> {
     fn new(pairing: &'a Pairing, sites: &'a [Site], options: &'a Options) -> Self {
+        let logged = pairing.shares.iter().any(|share| sites[share.site].loggers().next().is_some());
         Self {
             pairing,
             sites,
@@ -256,6 +262,7 @@ impl<'a> Server<'a> {
             routes: Vec::new(),
             error_routes: None,
             named: Map::new(),
+            logs: logged.then(ServerLogs::default),
             skip: Vec::new(),
             secure: false,
             automatic: !options.auto_https("off"),
@@ -271,8 +278,8 @@ impl<'a> Server<'a> {
                 continue;
             }
             let Some(route) = named.get(name) else {
-                let rule = "cannot invoke named route '{}', which was not defined";
-                return Err(Error::new(at.clone(), ErrorKind::Word { rule, found: name.as_str().into() }));
+                let kind = ErrorKind::Word { rule: NAMED_ROUTE, found: name.as_str().into() };
+                return Err(Error::new(at.clone(), kind));
             };
             self.named.insert(name.clone(), route.route.clone());
             wanted.extend(&route.invoked);
@@ -283,6 +290,9 @@ impl<'a> Server<'a> {
     fn site(&mut self, share: &Share, session: &Session<'_>) -> Result<(), Error> {
         self.judge_tls(share);
         let site = &self.sites[share.site];
+        if let Some(logs) = &mut self.logs {
+            logs.site(share.addresses(self.sites), site.loggers());
+        }
         let matchers = site_matchers(share.addresses(self.sites));
         let handlers = site.outputs.iter().filter_map(|placed| match &placed.output {
             output @ (Output::Route(_) | Output::Routes(_)) => {
@@ -347,20 +357,23 @@ impl<'a> Server<'a> {
                 } else {
                     continue;
                 };
-                let rule = match (seen, secure) {
-                    (Some(true), false) => {
-                        "server is configured for HTTPS and cannot natively multiplex HTTP and HTTPS: {}"
-                    }
-                    (Some(false), true) => {
-                        "server is configured for HTTP and cannot natively multiplex HTTP and HTTPS: {}"
-                    }
-                    _ => {
-                        seen = Some(secure);
-                        continue;
-                    }
+                let Some(seen) = seen.filter(|seen| *seen != secure) else {
+                    seen = Some(secure);
+                    continue;
                 };
                 let token = &self.sites[share.site].keys[key];
-                return Err(Error::at(token, ErrorKind::Word { rule, found: token.text.clone() }));
+                let listeners = Vec::from_iter(self.pairing.listeners.keys().map(String::as_str)).join(" ");
+                let (schemes, hint) = match (seen, &*address.scheme) {
+                    (true, "") if address.host.is_empty() => ("HTTPS", " (try specifying https:// in the address)"),
+                    (true, _) => ("HTTPS", ""),
+                    (false, _) => ("HTTP", ""),
+                };
+                let sentence = format!(
+                    "server listening on [{listeners}] is configured for {schemes} and cannot natively multiplex HTTP \
+                     and HTTPS: {}{hint}",
+                    token.text
+                );
+                return Err(Error::at(token, ErrorKind::Custom(sentence.into())));
             }
         }
         Ok(())
@@ -408,6 +421,9 @@ impl<'a> Server<'a> {
         }
         if !automatic.is_empty() {
             server.insert("automatic_https".into(), automatic.into());
+        }
+        if let Some(logs) = self.logs {
+            server.insert("logs".into(), logs.json().into());
         }
         server
     }

@@ -29,10 +29,21 @@ pub struct Token {
     /// Logical line of its start and of its end: an escaped line break does not count, one from the environment does.
     /// Only differences matter, so that `at` can stay what the operator sees.
     pub(crate) rows: (u32, u32),
-    /// The chain of imports it came through; words of different chains never share a line.
-    pub(crate) chain: u32,
+    /// The import that brought it; words of different imports never share a line.
+    pub(crate) imported: Option<Arc<Imported>>,
     /// The snippet it was defined in.
     pub(crate) snippet: Option<Arc<str>>,
+}
+
+/// An `import` that brought words, and the one that had brought them before, into a snippet for instance.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Imported {
+    pub(crate) at: Position,
+    /// The line that its block ends on, if it has one; Caddy names that one.
+    pub(crate) ends: u32,
+    /// The snippet's name; `None` for a file.
+    pub(crate) snippet: Option<Arc<str>>,
+    pub(crate) before: Option<Arc<Imported>>,
 }
 
 impl Token {
@@ -58,8 +69,16 @@ impl Token {
         !self.quoted() && &*self.text == "}"
     }
 
+    /// Whether one import brought both words.
+    fn together_with(&self, other: &Self) -> bool {
+        match (&self.imported, &other.imported) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            (own, other) => own.is_none() && other.is_none(),
+        }
+    }
+
     /// Whether `next` starts a line of its own after `self`.
     pub(crate) fn line_ends_before(&self, next: &Self) -> bool {
-        self.at.file != next.at.file || self.chain != next.chain || self.rows.1 < next.rows.0
+        self.at.file != next.at.file || !self.together_with(next) || self.rows.1 < next.rows.0
     }
 }

@@ -86,7 +86,7 @@ const PIECES: &[&str] = &[
     "{header.x}",
 ];
 
-fn soup() -> impl Strategy<Value = String> {
+pub(super) fn soup() -> impl Strategy<Value = String> {
     let piece = prop_oneof![8 => proptest::sample::select(PIECES).prop_map(str::to_owned), 1 => ".{0,3}"];
     proptest::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat())
 }

@@ -294,3 +294,68 @@ fn routing() {
         ])
     );
 }
+
+// basic_auth: the hash is bcrypt unless said otherwise; each line is an account.
+#[test]
+fn basic_auth() {
+    let basic = |basic: Value| json!({ "handler": "authentication", "providers": { "http_basic": basic } });
+    check(&[
+        (
+            "basic_auth {\nann $2a$14$x\nbob $2a$14$y\n}",
+            basic(json!({
+                "hash": { "algorithm": "bcrypt" },
+                "accounts": [{ "username": "ann", "password": "$2a$14$x" }, { "username": "bob", "password": "$2a$14$y" }],
+                "hash_cache": {},
+            })),
+        ),
+        (
+            "basic_auth argon2id \"the vault\" {\nann $argon2id$v\n}",
+            basic(json!({
+                "hash": { "algorithm": "argon2id" },
+                "accounts": [{ "username": "ann", "password": "$argon2id$v" }],
+                "realm": "the vault",
+                "hash_cache": {},
+            })),
+        ),
+        ("basicauth", basic(json!({ "hash": { "algorithm": "bcrypt" }, "hash_cache": {} }))),
+    ]);
+}
+
+// request_body: what is said last counts, 0 and the empty text as nothing; a word behind the name hides the block.
+#[test]
+fn request_body() {
+    check(&[
+        (
+            "request_body {\nmax_size 1.5MB\nset {path}\n}",
+            json!({ "handler": "request_body", "max_size": 1_500_000, "set": "{http.request.uri.path}" }),
+        ),
+        ("request_body {\nmax_size 1KiB\nmax_size 0\nset a\nset \"\"\n}", json!({ "handler": "request_body" })),
+        ("request_body x {\nmax_size 1\n}", json!({ "handler": "request_body" })),
+    ]);
+}
+
+// log_append: `<` in front of the name takes the value before the request is answered. log_level: any case.
+#[test]
+fn what_the_access_log_is_told() {
+    check(&[
+        (
+            "log_append user {header.X-User}",
+            json!({ "handler": "log_append", "key": "user", "value": "{http.request.header.X-User}" }),
+        ),
+        ("log_append <user a", json!({ "handler": "log_append", "key": "user", "value": "a", "early": true })),
+        ("log_append < a", json!({ "handler": "log_append", "key": "<", "value": "a" })),
+        ("log_level Warning", json!({ "handler": "vars", "log_level": "warn" })),
+        ("log_level ERROR", json!({ "handler": "vars", "log_level": "error" })),
+    ]);
+}
+
+// Underscores may stand between the digits of a number, as in Go.
+#[test]
+fn numbers_with_underscores() {
+    check(&[
+        ("vars a 1_000", json!({ "handler": "vars", "a": 1000 })),
+        ("vars a 1_0.5", json!({ "handler": "vars", "a": 10.5 })),
+        ("vars a _1", json!({ "handler": "vars", "a": "_1" })),
+        ("vars a 1__0", json!({ "handler": "vars", "a": "1__0" })),
+    ]);
+}

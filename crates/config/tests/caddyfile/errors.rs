@@ -74,12 +74,38 @@ fn directives() {
             "4:8: parsing caddyfile tokens for 'file_server': unknown sort option 'weight'",
         ),
         (
+            ":80\nfile_server {\n\troot a b\n}",
+            "3:9: parsing caddyfile tokens for 'file_server': unknown subdirective 'b'; expected nothing more on this line",
+        ),
+        (":80\nabort {\n}", "2:1: parsing caddyfile tokens for 'abort': unexpected token '{', expecting argument"),
+        (
+            ":80\nbasic_auth md5 {\n}",
+            "2:12: parsing caddyfile tokens for 'basic_auth': unrecognized hash algorithm: md5; expected bcrypt or argon2id",
+        ),
+        (
+            ":80\nbasic_auth {\n\tann\n}",
+            "3:2: parsing caddyfile tokens for 'basic_auth': username and password cannot be empty or missing",
+        ),
+        (
+            ":80\nrequest_body {\n\tmax_size much\n}",
+            "3:11: parsing caddyfile tokens for 'request_body': parsing max_size: 'much' is no size; expected one such as 16KiB or 100MB",
+        ),
+        (
+            ":80\nlog_level loud",
+            "2:11: parsing caddyfile tokens for 'log_level': invalid log level \"loud\": expected DEBUG, INFO, WARN, or ERROR",
+        ),
+        (
+            ":80\nrespond a \"{\" b",
+            "2:15: parsing caddyfile tokens for 'respond': wrong argument count or unexpected line ending after 'b'",
+        ),
+        (
             ":80\nredir * /a 500",
             "2:12: parsing caddyfile tokens for 'redir': Redir code not in the 3xx range or 401: '500'",
         ),
         (
             ":80\nredir /a",
-            "2:7: parsing caddyfile tokens for 'redir': wrong argument count or unexpected line ending after '/a'",
+            // What looks like a matcher is one.
+            "2:1: parsing caddyfile tokens for 'redir': wrong argument count or unexpected line ending after 'redir'",
         ),
     ]);
 }
@@ -93,11 +119,21 @@ fn matchers() {
             "2:9: parsing caddyfile tokens for 'respond': unrecognized matcher name: @a; expected one defined in this block",
         ),
         (":80\n@a path /x\n@a path /y", "3:1: matcher is defined more than once: @a"),
+        (
+            ":80\n@a path /x\nhandle {\n\t@a path /y\n}",
+            "4:2: parsing caddyfile tokens for 'handle': matcher is defined more than once: @a",
+        ),
+        (":80\n@a header X y z", "2:15: malformed header matcher: expected field; expected one after z"),
+        (":80\n@a protocol http https", "2:18: expected exactly one protocol; expected it after 'https'"),
+        (
+            ":80\n@a file {\n\troot /a /b\n}",
+            "3:10: unrecognized subdirective: /b; expected root, split_path, try_files, try_policy",
+        ),
         (":80\n@a query x", "2:10: malformed query matcher token: x; must be in param=val format"),
         (":80\n@a path_regexp", "2:4: wrong argument count or unexpected line ending after 'path_regexp'"),
         (
             ":80\n@a file {\n\troots x\n}",
-            "3:2: unrecognized subdirective: roots; expected root, try_files, try_policy, split_path",
+            "3:2: unrecognized subdirective: roots; expected root, split_path, try_files, try_policy",
         ),
     ]);
     let error = read(":80\n@a pth /x").unwrap_err();
@@ -136,7 +172,10 @@ fn structure() {
             "3:1: server block without any key is global configuration, and if used, it must be first",
         ),
         ("(s) {\n}\n(s) {\n}\n", "3:1: redeclaration of previously declared snippet s"),
-        ("(a) {\n\timport a\n}\nimport a\n", "2:2: a cycle of imports exists between Caddyfile:a and Caddyfile:a"),
+        (
+            "(a) {\n\timport a\n}\nimport a\n",
+            "2:2: a cycle of imports exists between Caddyfile:a and Caddyfile:a (imported at Caddyfile:4:1)",
+        ),
         (":80\nimport", "2:1: wrong argument count or unexpected line ending after 'import'"),
         ("&(r) {\n}\n&(r) {\n}\n", "3:1: cannot have duplicate named_routes: r"),
         (":80 {\n\tinvoke r\n}\n", "2:9: cannot invoke named route 'r', which was not defined"),
@@ -174,7 +213,7 @@ fn addresses() {
         ("a.test {\n}\na.test {\n}\n", "3:1: ambiguous site definition: a.test"),
         (
             "http://a.test:81 {\n}\nhttps://b.test:81 {\n}\n",
-            "3:1: server is configured for HTTP and cannot natively multiplex HTTP and HTTPS: https://b.test:81",
+            "3:1: server listening on [:81] is configured for HTTP and cannot natively multiplex HTTP and HTTPS: https://b.test:81",
         ),
     ]);
 }
@@ -195,12 +234,32 @@ fn options() {
         ),
         ("{\n\torder nope first\n}\n", "2:8: parsing caddyfile tokens for 'order': nope is not a registered directive"),
         (
-            "{\n\tservers {\n\t\tlistener_wrappers {\n\t\t}\n\t}\n}\n",
-            "3:3: parsing caddyfile tokens for 'servers': servers option 'listener_wrappers' is not built into this version",
+            "{\n\tservers {\n\t\tlistener_wrappers {\n\t\t\ttsl\n\t\t}\n\t}\n}\n",
+            "4:4: parsing caddyfile tokens for 'servers': getting module named 'caddy.listeners.tsl': module not registered; expected http_redirect, proxy_protocol, tls",
         ),
         (
             "{\n\tservers {\n\t\tmax_header_size big\n\t}\n}\n",
-            "3:19: parsing caddyfile tokens for 'servers': invalid size 'big'; expected one such as 16KiB or 100MB",
+            "3:19: parsing caddyfile tokens for 'servers': parsing max_header_size: 'big' is no size; expected one such as 16KiB or 1MB",
+        ),
+        (
+            "{\n\tservers {\n\t\ttimeouts {\n\t\t\tidle 5\n\t\t}\n\t}\n}\n",
+            "4:9: parsing caddyfile tokens for 'servers': parsing idle timeout duration: invalid duration '5'; expected one such as 30s",
+        ),
+        (
+            "{\n\tservers :80 {\n\t\tname a\n\t}\n\tservers :81 {\n\t\tname a\n\t}\n}\n",
+            "5:10: applying global server options: cannot use duplicate server name 'a'",
+        ),
+        (
+            "{\n\tstorage redis\n}\n",
+            "2:10: parsing caddyfile tokens for 'storage': module 'caddy.storage.redis' is not built into this version",
+        ),
+        (
+            "{\n\tstorage file_system\n}\n",
+            "2:10: parsing caddyfile tokens for 'storage': missing root path (to use default, omit storage config entirely)",
+        ),
+        (
+            "{\n\tadmin off {\n\t}\n}\n",
+            "2:8: parsing caddyfile tokens for 'admin': No more option is allowed after turning off admin config",
         ),
         (
             "{\n\tservers :80\n\tservers :80\n}\n",
@@ -230,6 +289,15 @@ fn positions_are_the_operators() {
             "4:5: parsing caddyfile tokens for 'respond': wrong argument count or unexpected line ending after 'c'",
         ),
     ]);
+}
+
+// A word that an import brought stands where it was written; the message also says where it was imported.
+#[test]
+fn imported_words() {
+    let error = read("(s) {\n\tredir\n}\n:80 {\n\timport s {\n\t\ta b\n\t}\n}\n").unwrap_err();
+    let sentence = "parsing caddyfile tokens for 'redir': wrong argument count or unexpected line ending after 'redir'";
+    assert_eq!(error.to_string(), format!("Caddyfile:2:2: {sentence} (imported at Caddyfile:5:2)"));
+    assert_eq!(error.caddy_message(), format!("{sentence}, at Caddyfile:2 import chain ['Caddyfile:7 (import s)']"));
 }
 
 // What Caddy has and this version lacks is told apart from what nobody has.

@@ -175,9 +175,19 @@ fn registered_directives() {
 // What Caddy overlooks is accepted, with a warning.
 #[test]
 fn overlooked_words_are_warned_of() {
-    let adapted = read(":80\nheader A b c surplus\nrespond x").unwrap();
+    let adapted = read(":80\nheader A b c surplus\nrespond x\n").unwrap();
     let warnings: Vec<_> = adapted.warnings.iter().map(|warning| warning.at.to_string()).collect();
     assert_eq!(warnings, ["Caddyfile:2:14"]);
+}
+
+// In the block of `header` a surplus word is a field of its own, as if a line began with it.
+#[test]
+fn surplus_words_in_a_header_block() {
+    let surplus = read(":80 {\n\theader {\n\t\tdefer Server\n\t\tA b c D e\n\t}\n}\n").unwrap();
+    let written = json(":80 {\n\theader {\n\t\tdefer\n\t\tServer\n\t\tA b c\n\t\tD e\n\t}\n}\n");
+    assert_eq!(surplus.json, written);
+    let warnings: Vec<_> = surplus.warnings.iter().map(|warning| warning.at.to_string()).collect();
+    assert_eq!(warnings, ["Caddyfile:3:9", "Caddyfile:4:9"]);
 }
 
 #[test]
@@ -187,4 +197,33 @@ fn named_routes() {
     assert_eq!(server["named_routes"], json!({ "r": { "handle": [{ "handler": "static_response", "body": "x" }] } }));
     assert_eq!(server["routes"][0]["handle"], json!([{ "handler": "invoke", "name": "r" }]));
     assert_eq!(routes("handle {\n}"), json!([{ "handle": [{ "handler": "subroute" }] }]));
+}
+
+// A backslash before an opening quote guards the first character inside.
+#[test]
+fn a_backslash_before_a_quote() {
+    for (text, want) in [("\\\"a b\"", "\\a b"), ("\\\"\"a b\"", "\"a b"), ("\\`a b`", "a b"), ("\\\\`a", "\\\\`a")] {
+        assert_eq!(handlers(&format!("respond {text}"))[0]["body"], want, "{text}");
+    }
+}
+
+// Caddy reads these two, so they are read, with a warning.
+#[test]
+fn braces_that_do_not_pair() {
+    let warned = |source: &str| {
+        let adapted = read(source).unwrap_or_else(|error| panic!("{source}\n{error}"));
+        let places = adapted.warnings.iter().map(|warning| warning.at.to_string()).collect::<Vec<_>>();
+        (adapted.json, places)
+    };
+    let (missing, places) = warned(":80 {\n\thandle {\n\t\trespond x\n\t}\n");
+    assert_eq!(missing, json(":80 {\n\thandle {\n\t\trespond x\n\t}\n}\n"));
+    assert_eq!(places, ["Caddyfile:4:2"]);
+    let (surplus, places) = warned(":80\n\nrespond x\n}\n");
+    assert_eq!(surplus, json(":80\n\nrespond x\n"));
+    assert_eq!(places, ["Caddyfile:4:1"]);
+}
+
+#[test]
+fn a_file_that_is_only_an_unset_variable() {
+    assert_eq!(read("{$UNSET}").unwrap_err().to_string(), "Caddyfile:1:1: unexpected EOF, expecting a site address");
 }

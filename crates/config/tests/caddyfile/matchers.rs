@@ -77,3 +77,24 @@ fn tokens_after_a_directive() {
     assert_eq!(matchers("respond /a x"), Some(json!([{ "path": ["/a"] }])));
     assert_eq!(matchers("respond a/b"), None);
 }
+
+// Words left over start another matcher of the kind, the first of them in place of its name.
+#[test]
+fn words_left_over() {
+    for (surplus, written) in [
+        ("header A b header C d", "{\nheader A b\nheader C d\n}"),
+        ("header_regexp n A b and C d", "{\nheader_regexp n A b\nheader_regexp C d\n}"),
+        ("protocol http or https", "protocol https"),
+    ] {
+        let routes = |matcher: &str| routes(&format!("@m {matcher}\nrespond @m x"));
+        assert_eq!(routes(surplus), routes(written), "{surplus}");
+    }
+}
+
+// In place of a kind a quoted word is an expression, and what follows it is not looked at; in a block it is a kind.
+#[test]
+fn quoted_words() {
+    let expression = json!({ "expression": { "expr": "path('/a')", "name": "m" } });
+    assert_eq!(routes("@m `path('/a')` more\nrespond @m x")[0]["match"], json!([expression]));
+    assert_eq!(routes("@m {\n\"path\" /a\n}\nrespond @m x")[0]["match"], json!([{ "path": ["/a"] }]));
+}

@@ -83,3 +83,32 @@ fn order() {
     assert_eq!(first("order header last"), "static_response");
     assert_eq!(first("order header after respond"), "static_response");
 }
+
+#[test]
+fn storage() {
+    let want = json!({ "module": "file_system", "root": "/srv/data" });
+    for option in ["storage file_system /srv/data", "storage file_system {\nroot /srv/data\n}"] {
+        assert_eq!(json(&format!("{{\n{option}\n}}\n:80\n"))["storage"], want, "{option}");
+    }
+}
+
+// The wrappers stand in the order written; what is empty, 0 or the default is left out.
+#[test]
+fn listener_wrappers() {
+    let wrappers = |lines: &str| {
+        let source = format!("{{\nservers {{\nlistener_wrappers {{\n{lines}\n}}\n}}\n}}\n:80\n");
+        server(&source).get("listener_wrappers").cloned()
+    };
+    assert_eq!(wrappers(""), None);
+    assert_eq!(
+        wrappers("http_redirect\nproxy_protocol\ntls"),
+        Some(json!([{ "wrapper": "http_redirect" }, { "wrapper": "proxy_protocol" }, { "wrapper": "tls" }]))
+    );
+    assert_eq!(
+        wrappers("proxy_protocol {\ntimeout 2s\nallow 10.0.0.0/8\nallow ::1\ndeny\nfallback_policy use\n}"),
+        Some(json!([{
+            "wrapper": "proxy_protocol", "timeout": 2_000_000_000, "allow": ["10.0.0.0/8", "::1"], "fallback_policy": "USE",
+        }]))
+    );
+    assert_eq!(wrappers("proxy_protocol {\nfallback_policy ignore\n}"), Some(json!([{ "wrapper": "proxy_protocol" }])));
+}

@@ -31,8 +31,7 @@ pub(super) fn respond(d: &mut Dispenser<'_>) -> Result<Value, Error> {
         match &*line.name().text {
             "body" if !body.is_empty() => return Err(line.rule("body already specified")),
             "body" => {
-                body = line.require()?.text.clone();
-                line.end()?;
+                body = line.only()?.text.clone();
             }
             "close" if close => return Err(line.rule("close already specified")),
             "close" => close = true,
@@ -57,8 +56,7 @@ pub(super) fn error(d: &mut Dispenser<'_>) -> Result<Value, Error> {
         match &*line.name().text {
             "message" if !message.is_empty() => return Err(line.rule("message already specified")),
             "message" => {
-                message = line.require()?.text.clone();
-                line.end()?;
+                message = line.only()?.text.clone();
             }
             _ => return Err(line.unknown("unrecognized subdirective '{}'", &["message"])),
         }
@@ -74,7 +72,7 @@ pub(super) fn error(d: &mut Dispenser<'_>) -> Result<Value, Error> {
 /// `abort [<matcher>]`
 pub(super) fn abort(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     d.end()?;
-    d.no_block("abort takes no block")?;
+    d.no_braces()?;
     Ok(json!({ "handler": "static_response", "abort": true }))
 }
 
@@ -211,10 +209,10 @@ pub(super) fn header(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
     let mut operations = Operations::default();
     let mut fallbacks: Vec<Fallback> = Vec::new();
     let mut deferred = Deferred::No;
-    let mut apply = |field: &str, at: &Token, rest: &mut Dispenser<'_>| {
-        let value = rest.argument().map_or("", |token| &*token.text);
-        let replacement = rest.argument().map(|token| &*token.text);
-        rest.overlook_rest();
+    // Takes a value and a replacement behind the field; what is left over is for the caller.
+    let mut apply = |field: &str, at: &Token, rest: &mut &[Token]| {
+        let mut next = || split_first_off(rest).map(|token| &*token.text);
+        let (value, replacement) = (next().unwrap_or(""), next());
         if let Some(field) = field.strip_prefix('?') {
             fallbacks.push(Fallback { field: field.to_owned(), value: value.into(), at: at.clone() });
             return Deferred::No;
@@ -222,26 +220,37 @@ pub(super) fn header(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
         operations.apply(field, value, replacement)
     };
     let mut inline = false;
+    let mut lines = d.lines();
     if let Some(field) = d.argument() {
         inline = true;
-        deferred = apply(&field.text, field, d);
+        let mut rest = d.rest();
+        deferred = apply(&field.text, field, &mut rest);
+        if let Some(surplus) = rest.first() {
+            // Caddy looks for the block right behind the third word.
+            d.warn(surplus, format!("'{}' and what follows, a block too, has no effect here", surplus.text));
+            lines.by_ref().for_each(drop);
+        }
     }
     let mut require = None;
-    for mut line in d.lines() {
-        let name = line.name();
-        match &*name.text {
-            "defer" => {
-                line.overlook_rest();
+    for line in lines {
+        if &*line.name().text == "match" {
+            require = Some(response_matcher(&line)?);
+            continue;
+        }
+        let (mut name, mut rest) = (line.name(), line.remaining());
+        loop {
+            if &*name.text == "defer" {
+                deferred = Deferred::Yes;
+            } else if inline {
+                let rule = "cannot specify headers in both arguments and block";
+                return Err(Error::at(name, ErrorKind::Rule(rule)));
+            } else if apply(name.text.strip_suffix(':').unwrap_or(&name.text), name, &mut rest) == Deferred::Yes {
                 deferred = Deferred::Yes;
             }
-            "match" => require = Some(response_matcher(&line)?),
-            _ if inline => return Err(line.rule("cannot specify headers in both arguments and block")),
-            field => {
-                let field = field.strip_suffix(':').unwrap_or(field);
-                if apply(field, name, &mut line) == Deferred::Yes {
-                    deferred = Deferred::Yes;
-                }
-            }
+            // A word left over is a field of its own, as if a line began with it.
+            let Some(next) = split_first_off(&mut rest) else { break };
+            d.warn(next, format!("'{}' is read as a field of its own", next.text));
+            name = next;
         }
     }
     let mut routes = Vec::new();
@@ -259,6 +268,12 @@ pub(super) fn header(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
         routes.push(headers_route(&matcher, "response", fallback.json(require.as_ref())?));
     }
     Ok(routes)
+}
+
+fn split_first_off<'a>(tokens: &mut &'a [Token]) -> Option<&'a Token> {
+    let (first, rest) = tokens.split_first()?;
+    *tokens = rest;
+    Some(first)
 }
 
 impl Fallback {

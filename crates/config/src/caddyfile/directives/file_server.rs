@@ -40,9 +40,11 @@ pub(super) fn file_server(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             "fs" if handler.0.contains_key("fs") => return Err(line.rule("file system already specified")),
             key @ ("fs" | "root") => {
                 handler.text(key, &line.require()?.text);
+                no_more(&mut line)?;
             }
             "status" => {
                 handler.set("status_code", weak(&line.require()?.text));
+                no_more(&mut line)?;
             }
             "hide" => {
                 line.require()?;
@@ -79,6 +81,14 @@ pub(super) fn file_server(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     Ok(handler.json())
 }
 
+/// Refuses a surplus word: Caddy reads it as a further option, which on this line nobody means.
+fn no_more(line: &mut Dispenser<'_>) -> Result<(), Error> {
+    match line.argument() {
+        Some(_) => Err(line.word("unknown subdirective '{}'; expected nothing more on this line")),
+        None => Ok(()),
+    }
+}
+
 fn list(handler: &mut Handler, key: &str, line: &mut Dispenser<'_>) -> Result<(), Error> {
     line.require()?;
     handler.set(key, texts(&line.segment().arguments));
@@ -112,9 +122,10 @@ fn precompressed(handler: &mut Handler, line: &mut Dispenser<'_>) -> Result<(), 
 fn browse(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     const SORTS: [&str; 6] = ["name", "namedirfirst", "size", "time", "asc", "desc"];
     let mut browse = Map::new();
-    if let Some(template) = d.argument() {
+    if let Some(template) = d.argument().filter(|template| !template.text.is_empty()) {
         browse.insert("template_file".into(), (*template.text).into());
     }
+    no_more(d)?;
     let mut sorts = Vec::new();
     for mut line in d.lines() {
         let name = &*line.name().text;
@@ -124,6 +135,7 @@ fn browse(d: &mut Dispenser<'_>) -> Result<Value, Error> {
             }
             "reveal_symlinks" => {
                 browse.insert(name.into(), true.into());
+                no_more(&mut line)?;
             }
             "sort" => {
                 while let Some(sort) = line.argument() {
@@ -192,12 +204,19 @@ fn clean(path: &str) -> String {
     if cleaned.is_empty() { ".".to_owned() } else { cleaned }
 }
 
-/// Whether the list hides a path already: a name hides any component, a path what is beneath it.
+/// Whether the list hides a path already: a name hides any component, a path what is beneath it; wildcards stay within
+/// one component. All paths are compared as absolute ones.
 fn hidden(file: &str, hide: &[Box<str>]) -> bool {
+    let absolute = std::path::absolute(file).map_or(file.to_owned(), |path| path.to_string_lossy().into_owned());
+    let parts = Vec::from_iter(absolute.split('/'));
     hide.iter().any(|pattern| {
-        let by_name = !pattern.contains('/') && file.split('/').any(|part| matches(pattern, part));
-        let beneath = pattern.contains('/') && file.strip_prefix(&**pattern).is_some_and(|rest| rest.starts_with('/'));
-        by_name || beneath || matches(pattern, file)
+        if !pattern.contains('/') {
+            return parts.iter().any(|part| matches(pattern, part));
+        }
+        let patterns = Vec::from_iter(pattern.split('/'));
+        let beneath = absolute.strip_prefix(&**pattern).is_some_and(|rest| rest.starts_with('/'));
+        let glob = || patterns.iter().zip(&parts).all(|(pattern, part)| matches(pattern, part));
+        beneath || (patterns.len() == parts.len() && glob())
     })
 }
 

@@ -50,7 +50,7 @@ pub(super) fn handle_errors(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error>
 pub(super) fn invoke(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let name = d.require()?;
     d.end()?;
-    d.no_block("invoke takes no block")?;
+    d.no_braces()?;
     d.invoke(name);
     Ok(json!({ "handler": "invoke", "name": &*name.text }))
 }

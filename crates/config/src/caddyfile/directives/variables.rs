@@ -1,4 +1,4 @@
-//! root, fs, vars, map, log_skip and log_name: what sets variables.
+//! root, fs, vars, map, and log_append, log_level, log_name, log_skip: what sets variables.
 
 use serde_json::{Map, Value, json};
 
@@ -120,4 +120,31 @@ pub(super) fn log_name(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let names = texts(d.rest());
     let names = if names.is_empty() { Value::Null } else { names.into() };
     Ok(json!({ "handler": "vars", "access_logger_names": names }))
+}
+
+/// `log_append [<matcher>] [<]<field> <value>`: `<` takes the value before the request is answered.
+pub(super) fn log_append(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    let key = &*d.require()?.text;
+    let value = d.require()?;
+    d.overlook_rest();
+    let mut handler = Handler::new("log_append");
+    match key.strip_prefix('<') {
+        Some(key) if !key.is_empty() => handler.text("key", key).text("value", &value.text).set("early", true),
+        _ => handler.text("key", key).text("value", &value.text),
+    };
+    Ok(handler.json())
+}
+
+/// `log_level [<matcher>] debug|info|warn|error`
+pub(super) fn log_level(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    let [level] = d.rest() else { return Err(d.count_error()) };
+    d.no_block("log_level directive does not accept blocks")?;
+    let level = match &*level.text.to_ascii_lowercase() {
+        "debug" => "debug",
+        "info" | "" => "info",
+        "warn" | "warning" => "warn",
+        "error" => "error",
+        _ => return Err(d.word("invalid log level \"{}\": expected DEBUG, INFO, WARN, or ERROR")),
+    };
+    Ok(json!({ "handler": "vars", "log_level": level }))
 }

@@ -102,25 +102,38 @@ fn header(lines: &[Segment], _name: &str) -> Result<Value, Error> {
 
 /// One `header` line: `Field value` or `!Field`. Also how response matchers write it.
 pub(crate) fn header_lines(line: &Segment, fields: &mut Map<String, Value>) -> Result<(), Error> {
-    let (field, value) = match line.arguments.as_slice() {
-        [] => return fail(&line.name, "malformed {} matcher: expected field"),
-        [field] => (field, None),
-        [field, value, ..] => (field, Some(value)),
-    };
-    match (field.text.strip_prefix('!'), value) {
-        (Some(""), _) => return fail(field, "malformed header matcher: must have field name following {} character"),
-        (Some(_), Some(value)) => {
-            return fail(value, "malformed header matcher: null matching headers cannot have a field value, got {}");
+    let mut name = &line.name;
+    let mut arguments = line.arguments.as_slice();
+    loop {
+        let Some((field, rest)) = arguments.split_first() else {
+            return fail(name, "malformed header matcher: expected field; expected one after {}");
+        };
+        match (field.text.strip_prefix('!'), rest.split_first()) {
+            (Some(""), _) => {
+                return fail(field, "malformed header matcher: must have field name following {} character");
+            }
+            (Some(_), Some((value, _))) => {
+                let rule =
+                    "malformed header matcher: null matching headers cannot have a field value; expected none, got {}";
+                return fail(value, rule);
+            }
+            (Some(absent), None) => {
+                fields.insert(absent.to_owned(), Value::Null);
+                arguments = rest;
+            }
+            (None, None) => {
+                let rule = "malformed header matcher: expected both field and value; expected a value after {}";
+                return fail(field, rule);
+            }
+            (None, Some((value, rest))) => {
+                push(fields, &canonical(&field.text), (*value.text).into());
+                arguments = rest;
+            }
         }
-        (Some(absent), None) => {
-            fields.insert(absent.to_owned(), Value::Null);
-        }
-        (None, None) => {
-            return fail(field, "malformed header matcher: expected both field and value, got only {}");
-        }
-        (None, Some(value)) => push(fields, &canonical(&field.text), (*value.text).into()),
+        // A word left over stands for the name of a further matcher of this kind.
+        let Some((next, rest)) = arguments.split_first() else { return no_block(line) };
+        (name, arguments) = (next, rest);
     }
-    no_block(line)
 }
 
 fn query(lines: &[Segment], _name: &str) -> Result<Value, Error> {
@@ -148,7 +161,8 @@ fn regexp(name: &str, pattern: &Token) -> Value {
 
 fn path_regexp(lines: &[Segment], name: &str) -> Result<Value, Error> {
     if let Some(second) = lines.get(1) {
-        return fail(&second.name, "regular expression can only be used once per named matcher: {}");
+        let rule = "regular expression can only be used once per named matcher; expected no second {}";
+        return fail(&second.name, rule);
     }
     let line = &lines[0];
     no_block(line)?;
@@ -163,15 +177,23 @@ fn path_regexp(lines: &[Segment], name: &str) -> Result<Value, Error> {
 fn named_regexps(lines: &[Segment], name: &str, once: Option<&'static str>) -> Result<Value, Error> {
     let mut fields = Map::new();
     for line in lines {
-        let (own, field, pattern) = match line.arguments.as_slice() {
-            [field, pattern] => (name, field, pattern),
-            [own, field, pattern, ..] => (if own.text.is_empty() { name } else { &*own.text }, field, pattern),
-            _ => return count(line),
-        };
-        if let (Some(rule), true) = (once, fields.contains_key(&*field.text)) {
-            return fail(field, rule);
+        let mut arguments = line.arguments.as_slice();
+        loop {
+            let (own, field, pattern, rest) = match arguments {
+                [field, pattern] => (name, field, pattern, &[][..]),
+                [own, field, pattern, rest @ ..] => {
+                    (if own.text.is_empty() { name } else { &*own.text }, field, pattern, rest)
+                }
+                _ => return count(line),
+            };
+            if let (Some(rule), true) = (once, fields.contains_key(&*field.text)) {
+                return fail(field, rule);
+            }
+            fields.insert(field.text.to_string(), regexp(own, pattern));
+            // A word left over stands for the name of a further matcher of this kind.
+            let Some((_, rest)) = rest.split_first() else { break };
+            arguments = rest;
         }
-        fields.insert(field.text.to_string(), regexp(own, pattern));
         no_block(line)?;
     }
     Ok(fields.into())
@@ -193,7 +215,8 @@ fn vars(lines: &[Segment], _name: &str) -> Result<Value, Error> {
             return fail(&line.name, "malformed {} matcher: expected field name");
         };
         if values.is_empty() {
-            return fail(key, "malformed vars matcher: expected at least one value to match against, got only {}");
+            let rule = "malformed vars matcher: expected at least one value to match against; expected one after {}";
+            return fail(key, rule);
         }
         values.iter().for_each(|value| push(&mut variables, &key.text, (*value.text).into()));
         no_block(line)?;
@@ -204,10 +227,11 @@ fn vars(lines: &[Segment], _name: &str) -> Result<Value, Error> {
 fn protocol(lines: &[Segment], _name: &str) -> Result<Value, Error> {
     let mut protocol = Value::Null;
     for line in lines {
-        let Some(token) = line.arguments.first() else {
-            return fail(&line.name, "expected exactly one protocol after '{}'");
-        };
-        protocol = (*token.text).into();
+        // Of several words each second one stands for the name of a further matcher of this kind.
+        if line.arguments.len().is_multiple_of(2) {
+            return fail(last(line), "expected exactly one protocol; expected it after '{}'");
+        }
+        protocol = (*last(line).text).into();
     }
     Ok(protocol)
 }
@@ -250,7 +274,9 @@ fn tls(lines: &[Segment], _name: &str) -> Result<Value, Error> {
             [option] if &*option.text == "early_data" => {
                 matcher.insert("handshake_complete".into(), false.into());
             }
-            [option] => return fail(option, "unrecognized option '{}'; expected early_data"),
+            [option, ..] if &*option.text != "early_data" => {
+                return fail(option, "unrecognized option '{}'; expected early_data");
+            }
             _ => return count(line),
         }
         no_block(line)?;
@@ -265,22 +291,26 @@ fn file(lines: &[Segment], _name: &str) -> Result<Value, Error> {
     for line in lines {
         tries.extend(texts(&line.arguments));
         for option in line.block.iter().flatten() {
-            let first = option.arguments.first();
-            match (&*option.name.text, first) {
-                ("root" | "try_policy", Some(value)) => {
-                    matcher.insert(option.name.text.to_string(), (*value.text).into());
+            let name = &*option.name.text;
+            let unknown = |token: &Token| {
+                let rule = "unrecognized subdirective: {}";
+                let expected = &["root", "split_path", "try_files", "try_policy"];
+                Err(Error::at(token, ErrorKind::Unknown { rule, name: token.text.clone(), expected }))
+            };
+            match (name, option.arguments.as_slice()) {
+                ("root" | "try_policy", [value]) => {
+                    matcher.insert(name.to_owned(), (*value.text).into());
                 }
-                ("split_path", Some(_)) => {
+                // Behind one word another option would have to stand.
+                ("root" | "try_policy", [_, surplus, ..]) => return unknown(surplus),
+                ("split_path", [_, ..]) => {
                     matcher.insert("split_path".into(), texts(&option.arguments).into());
                 }
-                ("try_files", _) if first.is_some() || !tries.is_empty() => tries.extend(texts(&option.arguments)),
-                ("root" | "try_policy" | "split_path" | "try_files", _) => return count(option),
-                _ => {
-                    let rule = "unrecognized subdirective: {}";
-                    let expected = &["root", "try_files", "try_policy", "split_path"];
-                    let kind = ErrorKind::Unknown { rule, name: option.name.text.clone(), expected };
-                    return Err(Error::at(&option.name, kind));
+                ("try_files", arguments) if !arguments.is_empty() || !tries.is_empty() => {
+                    tries.extend(texts(arguments));
                 }
+                ("root" | "try_policy" | "split_path" | "try_files", _) => return count(option),
+                _ => return unknown(&option.name),
             }
         }
     }

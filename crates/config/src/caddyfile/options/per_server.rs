@@ -6,8 +6,8 @@ use super::super::dispenser::Dispenser;
 use super::super::error::{Error, ErrorKind, Part};
 use super::super::matcher::PRIVATE_RANGES;
 use super::super::position::Position;
-use super::super::quantity::{integer, octets};
-use super::duration;
+use super::super::quantity::{integer, nanoseconds};
+use super::listeners;
 
 /// Options for the servers that listen on an address, or for all others.
 #[derive(Debug)]
@@ -34,10 +34,12 @@ const OPTIONS: &[&str] = &[
     "keepalive_count",
     "keepalive_idle",
     "keepalive_interval",
+    "listener_wrappers",
     "log_credentials",
     "max_header_size",
     "metrics",
     "name",
+    "packet_conn_wrappers",
     "protocols",
     "strict_sni_host",
     "timeouts",
@@ -88,11 +90,17 @@ impl ServerOptions {
                 }
             }
             "max_header_size" => {
-                let size = size(d)?;
+                let size = d.size("parsing max_header_size: '{}' is no size; expected one such as 16KiB or 1MB")?;
                 self.number("max_header_bytes", size);
             }
             "keepalive_interval" | "keepalive_idle" => {
-                let nanoseconds = duration(d)?;
+                let rule = match name {
+                    "keepalive_idle" => {
+                        "parsing keepalive idle duration: invalid duration '{}'; expected one such as 30s"
+                    }
+                    _ => "parsing keepalive interval duration: invalid duration '{}'; expected one such as 30s",
+                };
+                let nanoseconds = duration(d, rule)?;
                 self.number(name, nanoseconds);
             }
             "keepalive_count" => {
@@ -161,9 +169,15 @@ impl ServerOptions {
                 }
                 self.metrics = Some(metrics);
             }
-            "listener_wrappers" | "packet_conn_wrappers" => {
-                return Err(d.error(ErrorKind::NotBuilt(Part::ServersOption, name.into())));
+            "listener_wrappers" => {
+                let wrappers = listeners::wrappers(d)?;
+                if !wrappers.is_empty()
+                    && let Value::Array(list) = self.members.entry(name).or_insert_with(|| json!([]))
+                {
+                    list.extend(wrappers);
+                }
             }
+            "packet_conn_wrappers" => listeners::packet_wrappers(d)?,
             _ => return Err(d.unknown("unrecognized servers option '{}'", OPTIONS)),
         }
         Ok(())
@@ -181,15 +195,37 @@ impl ServerOptions {
     }
 
     fn timeout(&mut self, d: &mut Dispenser<'_>) -> Result<(), Error> {
-        let (key, rate) = match &*d.name().text {
-            "read_body" => ("read_timeout", None),
-            "read_header" => ("read_header_timeout", None),
-            "write" => ("write_timeout", None),
-            "idle" => ("idle_timeout", None),
-            "read_body_idle" => ("read_idle_timeout", Some("read_min_rate")),
-            "write_idle" => ("write_idle_timeout", Some("write_min_rate")),
+        let (key, rate, rule) = match &*d.name().text {
+            "read_body" => (
+                "read_timeout",
+                None,
+                "parsing read_body timeout duration: invalid duration '{}'; expected one such as 30s",
+            ),
+            "read_header" => (
+                "read_header_timeout",
+                None,
+                "parsing read_header timeout duration: invalid duration '{}'; expected one such as 30s",
+            ),
+            "write" => (
+                "write_timeout",
+                None,
+                "parsing write timeout duration: invalid duration '{}'; expected one such as 30s",
+            ),
+            "idle" => {
+                ("idle_timeout", None, "parsing idle timeout duration: invalid duration '{}'; expected one such as 30s")
+            }
+            "read_body_idle" => (
+                "read_idle_timeout",
+                Some(("read_min_rate", "parsing read_body_idle min_rate bytes/second: '{}' is no integer")),
+                "parsing read_body_idle timeout duration: invalid duration '{}'; expected one such as 30s",
+            ),
+            "write_idle" => (
+                "write_idle_timeout",
+                Some(("write_min_rate", "parsing write_idle min_rate bytes/second: '{}' is no integer")),
+                "parsing write_idle timeout duration: invalid duration '{}'; expected one such as 30s",
+            ),
             "write_max_chunk" => {
-                let size = size(d)?;
+                let size = d.size("parsing write_max_chunk: '{}' is no size; expected one such as 16KiB or 1MB")?;
                 self.number("max_write_chunk", size);
                 return Ok(());
             }
@@ -199,12 +235,11 @@ impl ServerOptions {
                 return Err(d.unknown("unrecognized timeouts option '{}'", expected));
             }
         };
-        let nanoseconds = duration(d)?;
+        let nanoseconds = duration(d, rule)?;
         self.number(key, nanoseconds);
-        if let Some(rate) = rate {
+        if let Some((rate, rule)) = rate {
             if let Some(token) = d.argument() {
-                let octets = integer(&token.text);
-                let octets = octets.ok_or_else(|| d.word("parsing min_rate bytes/second: '{}' is no integer"))?;
+                let octets = integer(&token.text).ok_or_else(|| d.word(rule))?;
                 self.number(rate, octets);
             }
             d.end()?;
@@ -215,12 +250,9 @@ impl ServerOptions {
     }
 }
 
-fn size(d: &mut Dispenser<'_>) -> Result<i64, Error> {
+fn duration(d: &mut Dispenser<'_>, rule: &'static str) -> Result<i64, Error> {
     let token = d.require()?;
-    let size = octets(&token.text).and_then(|octets| i64::try_from(octets).ok());
-    let size = size.ok_or_else(|| d.word("invalid size '{}'; expected one such as 16KiB or 100MB"))?;
-    d.end()?;
-    Ok(size)
+    nanoseconds(&token.text).ok_or_else(|| d.word(rule))
 }
 
 /// `trusted_proxies static <ranges…>`; other sources are not built.

@@ -1,0 +1,74 @@
+//! `fmt`: what it prints, what it writes, and its exit status.
+
+use std::process::Output;
+
+use crate::process::Folder;
+
+const UNTIDY: &str = ":8080{\nrespond   hi\n}\n";
+const TIDY: &str = ":8080 {\n\trespond hi\n}\n";
+const REFUSAL: &str = "1:6: the file is not formatted as printed above; --overwrite writes it so\n";
+
+fn said(output: &Output) -> (Option<i32>, String, String) {
+    let text = |octets: &[u8]| String::from_utf8(octets.to_vec()).unwrap();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+/// The result goes to standard output; a file that is not formatted yet is refused, so that scripts can check for it.
+#[test]
+fn prints_and_tells() {
+    let folder = Folder::with(&[("Caddyfile", UNTIDY), ("tidy", TIDY)]);
+    let refused = (Some(1), TIDY.to_owned(), format!("Error: Caddyfile:{REFUSAL}"));
+    assert_eq!(said(&folder.output(&["fmt"])), refused);
+    assert_eq!(said(&folder.output(&["fmt", "Caddyfile"])), refused);
+    assert_eq!(said(&folder.output(&["fmt", "--config", "Caddyfile"])), refused);
+    assert_eq!(said(&folder.output(&["fmt", "tidy"])), (Some(0), TIDY.to_owned(), String::new()));
+    assert_eq!(std::fs::read_to_string(folder.path("Caddyfile")).unwrap(), UNTIDY);
+    // What comes by way of a pipe is formatted and no more.
+    assert_eq!(said(&folder.output_of(&["fmt", "-"], UNTIDY)), (Some(0), TIDY.to_owned(), String::new()));
+}
+
+#[test]
+fn overwrites() {
+    let folder = Folder::with(&[("Caddyfile", UNTIDY)]);
+    for _ in 0..2 {
+        assert_eq!(said(&folder.output(&["fmt", "--overwrite"])), (Some(0), String::new(), String::new()));
+        assert_eq!(std::fs::read_to_string(folder.path("Caddyfile")).unwrap(), TIDY);
+    }
+}
+
+#[test]
+fn shows_changes() {
+    let folder = Folder::with(&[("Caddyfile", UNTIDY), ("tidy", TIDY)]);
+    let changes = "- :8080{\n- respond   hi\n+ :8080 {\n+ \trespond hi\n  }\n  \n";
+    assert_eq!(
+        said(&folder.output(&["fmt", "--diff"])),
+        (Some(1), changes.to_owned(), format!("Error: Caddyfile:{REFUSAL}"))
+    );
+    let same = "  :8080 {\n  \trespond hi\n  }\n  \n";
+    assert_eq!(said(&folder.output(&["fmt", "-d", "tidy"])), (Some(0), same.to_owned(), String::new()));
+}
+
+#[test]
+fn mistakes() {
+    let folder = Folder::new();
+    for (arguments, want) in [
+        (&["fmt"][..], "Error: Caddyfile: reading the Caddyfile: "),
+        (&["fmt", "a", "b"], "Error: unexpected argument 'b' found"),
+        (&["fmt", "a", "--config", "b"], "Error: the argument '[FILE]' cannot be used with '--config <FILE>'"),
+    ] {
+        let (status, stdout, stderr) = said(&folder.output(arguments));
+        assert_eq!((status, &*stdout), (Some(1), ""), "{arguments:?}");
+        assert!(stderr.starts_with(want) && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
+    }
+}
+
+/// Commands that read a Caddyfile say where it is not formatted, and go on.
+#[test]
+fn others_warn() {
+    let folder = Folder::with(&[("Caddyfile", ":8080\nrespond  hi\n")]);
+    let want = "Warning: Caddyfile:2:9: the file is not formatted; `causeway fmt --overwrite` puts it in order\n";
+    let (status, _, stderr) = said(&folder.output(&["adapt"]));
+    assert_eq!((status, &*stderr), (Some(0), want));
+    let (status, stdout, stderr) = said(&folder.output(&["validate"]));
+    assert_eq!((status, &*stdout, &*stderr), (Some(0), "Caddyfile is valid\n", want));
+}

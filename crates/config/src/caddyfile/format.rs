@@ -1,0 +1,457 @@
+//! How should a Caddyfile look?
+//!
+//! [`format`] decides white space, line breaks and braces; words, quoted text, comments and heredocs stay as they are.
+//! It goes through the characters once, as Caddy's formatter does, so that both agree to the octet.
+
+use std::sync::Arc;
+
+use super::token::{Quote, Token};
+use super::{lexer, readable};
+
+/// Blocks nested deeper than this are indented no further.
+const INDENT_MAX: usize = 10;
+/// Line breaks in a row that are kept: one empty line.
+const BREAKS_MAX: usize = 2;
+/// How often a text is formatted until nothing changes any more. Ordinary files need one pass; a few odd ones (a quote in
+/// the middle of a word, a brace after it) are read differently once their blanks have moved, and settle soon or never.
+const PASSES_MAX: usize = 16;
+
+/// The text as it should be written. Octets that are not UTF-8 become U+FFFD each, as in Caddy.
+///
+/// Formatting what was formatted changes nothing, and a Caddyfile that can be read means the same afterwards. Time and space
+/// are linear in the length of the text.
+///
+/// ```
+/// use causeway_config::caddyfile::format;
+/// assert_eq!(format(b"a.test{\nrespond   hi\n}"), "a.test {\n\trespond hi\n}\n");
+/// ```
+pub fn format(text: &[u8]) -> String {
+    let text = decode(text);
+    // DEVIATES from Caddy, which formats once, whatever becomes of it: its second run changes some texts again, others grow
+    // with every run, and of some words (`a}`, or one in backticks at the start of a line) it makes others. Such a text is
+    // left alone.
+    match settled(&text) {
+        Some(formatted) if means_the_same(&text, &formatted) => formatted,
+        _ => text,
+    }
+}
+
+/// The text formatted until nothing changes any more.
+fn settled(text: &str) -> Option<String> {
+    let mut formatted = pass(text);
+    for _ in 1..PASSES_MAX {
+        let again = pass(&formatted);
+        if again == formatted {
+            return Some(formatted);
+        }
+        formatted = again;
+    }
+    None
+}
+
+/// Whether the formatted text has the same words on the same lines. Nothing is asked of one that is no Caddyfile: it may
+/// well be one now.
+fn means_the_same(before: &str, formatted: &str) -> bool {
+    let same = |before: &str, formatted: &str| {
+        let file = Arc::from("");
+        let Ok(tokens) = lexer::lex(before, &file, &|_| None) else { return true };
+        let formatted = lexer::lex(formatted, &file, &|_| None);
+        formatted.is_ok_and(|formatted| words(&formatted) == words(&tokens)) || !readable(tokens, &file)
+    };
+    // Variables without a default are empty in the one reading, and words in the other.
+    same(before, formatted) && (!before.contains("{$") || same(&with_variables(before), &with_variables(formatted)))
+}
+
+/// The words, each with whether a line starts with it; which line a brace stands on is the formatter's to say.
+fn words(tokens: &[Token]) -> Vec<(&str, Quote, bool)> {
+    let brace = |token: &Token| token.opens() || token.closes();
+    let mut words = Vec::with_capacity(tokens.len());
+    let mut before = None;
+    for token in tokens {
+        let starts =
+            before.is_some_and(|before: &Token| !brace(before) && !brace(token) && before.line_ends_before(token));
+        words.push((&*token.text, token.quote, starts));
+        before = Some(token);
+    }
+    // A quote that the file ends in takes the last line break in.
+    if let Some((text, quote, starts)) = words.pop_if(|(_, quote, _)| *quote == Quote::None)
+        && !text.trim_end().is_empty()
+    {
+        words.push((text.trim_end(), quote, starts));
+    }
+    words
+}
+
+/// The text with a 1 for every variable without a default: good as a name, a port, a number, where nothing would be none.
+fn with_variables(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, inside)) = rest.split_once("{$") {
+        out.push_str(before);
+        rest = inside;
+        match inside.split_once('}').filter(|(name, _)| !name.is_empty() && !name.contains([':', '{', '\n'])) {
+            Some((_, after)) => {
+                out.push('1');
+                rest = after;
+            }
+            None => out.push_str("{$"),
+        }
+    }
+    out + rest
+}
+
+/// Line and column, counted from 1, of the first character that [`format`] would change; `None` for a formatted text.
+/// Line breaks of Windows count as plain ones.
+pub fn unformatted_at(text: &str) -> Option<(u32, u32)> {
+    let text = text.replace("\r\n", "\n");
+    let formatted = format(text.as_bytes());
+    if formatted == text {
+        return None;
+    }
+    let (mut line, mut column) = (1, 1);
+    let mut wanted = formatted.chars();
+    for ch in text.chars() {
+        if wanted.next() != Some(ch) {
+            break;
+        }
+        (line, column) = if ch == '\n' { (line + 1, 1) } else { (line, column + 1) };
+    }
+    Some((line, column))
+}
+
+fn decode(text: &[u8]) -> String {
+    let mut decoded = String::with_capacity(text.len());
+    for chunk in text.utf8_chunks() {
+        decoded.push_str(chunk.valid());
+        decoded.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    decoded
+}
+
+fn pass(text: &str) -> String {
+    let mut formatter = Formatter::new(text.len());
+    for ch in text.trim().chars() {
+        formatter.read(ch);
+    }
+    formatter.finish()
+}
+
+/// What the characters are part of.
+enum Within {
+    Words,
+    Comment,
+    /// `<<` was read: either a heredoc's marker follows, or an ordinary word.
+    Marker(String),
+    Heredoc {
+        marker: String,
+        /// The current line up to here, which may turn out to hold the closing marker.
+        line: String,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Quoted {
+    None,
+    Double,
+    Backtick,
+    /// A backtick inside double quotes, where a brace is text too.
+    DoubleBacktick,
+}
+
+/// The last opening brace that was read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Brace {
+    None,
+    /// Not written yet: what follows tells whether it opens a block.
+    Pending {
+        /// Whether blanks, but no line break, stood before it.
+        spaced: bool,
+        /// Whether it stands on a line of its own.
+        alone: bool,
+    },
+    /// Part of a word, such as `{path}`.
+    InWord,
+}
+
+/// Whether the line before a lone brace is an `import` between blocks: such a brace opens the global options, and stays.
+#[derive(Default)]
+struct TopImport {
+    word: String,
+    /// Whether the first word of this line is `import`; `None` before it is complete.
+    this_line: Option<bool>,
+    previous_line: bool,
+}
+
+impl TopImport {
+    fn word_ends(&mut self) {
+        if !self.word.is_empty() {
+            self.this_line.get_or_insert(self.word == "import");
+            self.word.clear();
+        }
+    }
+
+    fn line_ends(&mut self, nesting: usize, brace: Brace) {
+        self.word_ends();
+        if let Some(import) = self.this_line.take() {
+            self.previous_line = import && nesting == 0;
+        } else if !matches!(brace, Brace::Pending { alone: true, .. }) {
+            self.previous_line = false;
+        }
+    }
+}
+
+struct Formatter {
+    out: String,
+    within: Within,
+    quotes: Quoted,
+    /// Whether a backslash stands before this character.
+    escaped: bool,
+    /// Whether this word holds `\<`, so that no heredoc starts in it.
+    guarded: bool,
+    /// Whether white space, or nothing yet, stands before this character.
+    space: bool,
+    /// Whether nothing of this line is written yet.
+    line_start: bool,
+    brace: Brace,
+    /// Line breaks read and not written yet.
+    breaks: usize,
+    nesting: usize,
+    imports: TopImport,
+}
+
+impl Formatter {
+    fn new(length: usize) -> Self {
+        Self {
+            out: String::with_capacity(length + length / 8 + 1),
+            within: Within::Words,
+            quotes: Quoted::None,
+            escaped: false,
+            guarded: false,
+            space: true,
+            line_start: true,
+            brace: Brace::None,
+            breaks: 0,
+            nesting: 0,
+            imports: TopImport::default(),
+        }
+    }
+
+    fn finish(mut self) -> String {
+        self.settle_brace();
+        let trimmed = self.out.trim();
+        format!("{trimmed}\n")
+    }
+
+    fn read(&mut self, ch: char) {
+        if matches!(self.within, Within::Words)
+            && (ch, self.quotes, self.guarded, self.space) == ('<', Quoted::None, false, true)
+            && self.out.ends_with('<')
+        {
+            self.out.push(ch);
+            self.within = Within::Marker(String::new());
+            self.space = false;
+            return;
+        }
+        if self.heredoc(ch) {
+            return;
+        }
+        if self.out.ends_with('<') && self.space {
+            self.space = false;
+        }
+        if matches!(self.within, Within::Comment) {
+            if ch == '\n' {
+                self.within = Within::Words;
+                self.space = true;
+                self.break_line();
+            } else {
+                self.out.push(ch);
+            }
+        } else if self.escaped {
+            self.guarded |= ch == '<';
+            self.out.push(ch);
+            self.escaped = false;
+        } else if ch == '\\' {
+            if self.space {
+                self.out.push(' ');
+                self.space = false;
+            }
+            self.out.push(ch);
+            self.escaped = true;
+        } else if !self.quoted(ch) {
+            self.bare(ch);
+        }
+    }
+
+    /// Whether the character belongs to a heredoc or its marker. The white space that ends either does not.
+    fn heredoc(&mut self, ch: char) -> bool {
+        match &mut self.within {
+            Within::Words | Within::Comment => return false,
+            Within::Marker(marker) if ch == '\n' => {
+                let valid = marker.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+                if !marker.is_empty() && valid {
+                    let marker = std::mem::take(marker);
+                    self.within = Within::Heredoc { marker, line: String::new() };
+                    self.out.push(ch);
+                } else {
+                    self.within = Within::Words;
+                    self.break_line();
+                }
+            }
+            Within::Marker(_) if ch.is_whitespace() => {
+                self.within = Within::Words;
+                return false;
+            }
+            Within::Marker(marker) => {
+                marker.push(ch);
+                self.out.push(ch);
+            }
+            Within::Heredoc { marker, line } => {
+                if ch.is_whitespace() && line.ends_with(&*marker) {
+                    self.within = Within::Words;
+                    return false;
+                }
+                if ch == '\n' {
+                    line.clear();
+                } else {
+                    line.push(ch);
+                }
+                self.out.push(ch);
+            }
+        }
+        true
+    }
+
+    /// Whether the character is inside quotes. An opening quote is not, nor is a closing backtick.
+    fn quoted(&mut self, ch: char) -> bool {
+        if ch == '`' {
+            self.quotes = match self.quotes {
+                Quoted::None => Quoted::Backtick,
+                Quoted::Backtick => Quoted::None,
+                Quoted::Double => Quoted::DoubleBacktick,
+                Quoted::DoubleBacktick => Quoted::Double,
+            };
+        }
+        if self.quotes == Quoted::Double {
+            if ch == '"' {
+                self.quotes = Quoted::None;
+            }
+            self.out.push(ch);
+            return true;
+        }
+        if ch == '"' {
+            match self.quotes {
+                Quoted::None if self.space => self.quotes = Quoted::Double,
+                Quoted::DoubleBacktick => self.quotes = Quoted::None,
+                _ => {}
+            }
+        }
+        if matches!(self.quotes, Quoted::Backtick | Quoted::DoubleBacktick) {
+            if ch == '`' && self.space && !self.line_start {
+                self.out.push(' ');
+            }
+            self.out.push(ch);
+            self.space = false;
+            return true;
+        }
+        false
+    }
+
+    /// A character of a word, a brace, a blank, or the start of a comment.
+    fn bare(&mut self, ch: char) {
+        if ch.is_whitespace() {
+            self.imports.word_ends();
+            self.space = true;
+            self.guarded = false;
+            if ch == '\n' {
+                self.imports.line_ends(self.nesting, self.brace);
+                self.breaks += 1;
+            }
+            return;
+        }
+        let spaced = std::mem::take(&mut self.space);
+        if ch == '#' {
+            self.within = Within::Comment;
+        }
+        if spaced {
+            self.settle_brace();
+        }
+        match ch {
+            '{' => {
+                self.imports.word_ends();
+                self.settle_brace();
+                let spaced = spaced && !self.line_start;
+                if spaced && self.breaks == 0 {
+                    self.out.push(' ');
+                }
+                self.brace = Brace::Pending { spaced, alone: self.breaks > 0 };
+            }
+            '}' if spaced || self.brace == Brace::None => {
+                self.imports.word_ends();
+                if !self.out.ends_with('\n') {
+                    self.break_line();
+                }
+                self.nesting = self.nesting.saturating_sub(1);
+                self.indent();
+                self.out.push('}');
+                self.breaks = 0;
+            }
+            _ => self.letter(ch, spaced),
+        }
+    }
+
+    fn letter(&mut self, ch: char, spaced: bool) {
+        for _ in 0..std::mem::take(&mut self.breaks).min(BREAKS_MAX) {
+            self.break_line();
+        }
+        if self.line_start {
+            self.indent();
+            if self.nesting == 0 && self.out.ends_with('}') {
+                self.break_line();
+                self.break_line();
+            }
+        } else if spaced {
+            self.out.push(' ');
+        }
+        if matches!(self.brace, Brace::Pending { .. }) {
+            self.out.push('{');
+            self.brace = Brace::InWord;
+        }
+        self.space = spaced && ch == '<';
+        self.imports.word.push(ch);
+        self.out.push(ch);
+        self.line_start = false;
+    }
+
+    fn break_line(&mut self) {
+        self.out.push('\n');
+        self.line_start = true;
+    }
+
+    fn indent(&mut self) {
+        self.out.extend(std::iter::repeat_n('\t', self.nesting));
+    }
+
+    /// Writes an opening brace that turned out to open a block.
+    fn settle_brace(&mut self) {
+        let Brace::Pending { spaced, alone } = self.brace else { return };
+        self.brace = Brace::None;
+        if self.nesting == 0 && self.out.ends_with('}') {
+            self.break_line();
+            self.break_line();
+        }
+        if alone && self.imports.previous_line {
+            if !self.out.ends_with('\n') {
+                self.break_line();
+            }
+            self.indent();
+        } else if self.line_start {
+            self.indent();
+        } else if !spaced || !self.out.ends_with(char::is_whitespace) {
+            self.out.push(' ');
+        }
+        self.out.push('{');
+        self.break_line();
+        self.breaks = 0;
+        self.nesting = (self.nesting + 1).min(INDENT_MAX);
+    }
+}
