@@ -1,6 +1,6 @@
 //! Patterns with wildcards, compared without allocating.
 //!
-//! [`Glob`] is Go's `path.Match`, which Caddy uses for paths and hidden files: `*` is any run without a slash, `?` one character but
+//! [`glob`] is Go's `path.Match`, which Caddy uses for paths and hidden files: `*` is any run without a slash, `?` one character but
 //! a slash, `[a-z]` and `[^a-z]` a class, `\` takes the next character as it is. [`Affix`] is Caddy's quick form for header
 //! values: a `*` at the start, at the end, or at both.
 
@@ -57,27 +57,6 @@ pub(crate) enum Space {
     Plain,
     /// The text as it is, letters in any case.
     AnyCase,
-    /// The text is a raw path. `%xy` in the pattern means that very escape, `%*` a run that may hold an escaped slash;
-    /// everything else is compared with the decoded octets, in any case.
-    Escaped,
-}
-
-/// One element of the text: an octet, or an escape that stands for one.
-struct Unit {
-    octet: u8,
-    len: usize,
-}
-
-fn unit(text: &[u8], space: Space) -> Option<Unit> {
-    let octet = *text.first()?;
-    if space == Space::Escaped
-        && octet == b'%'
-        && let [_, high, low, ..] = *text
-        && let (Some(high), Some(low)) = (hex(high), hex(low))
-    {
-        return Some(Unit { octet: high << 4 | low, len: 3 });
-    }
-    Some(Unit { octet, len: 1 })
 }
 
 pub(crate) fn hex(digit: u8) -> Option<u8> {
@@ -90,20 +69,15 @@ pub(crate) fn hex(digit: u8) -> Option<u8> {
 /// later ones the most to try.
 pub(crate) fn glob(pattern: &[u8], text: &[u8], space: Space) -> bool {
     let (mut p, mut t) = (0, 0);
-    // Where to go on when the last run takes one element more: behind its wildcard, at this place of the text.
-    let mut run: Option<(usize, usize, bool)> = None;
+    // Where to go on when the last run takes one octet more: behind its wildcard, at this place of the text.
+    let mut run: Option<(usize, usize)> = None;
     loop {
         let step = match pattern.get(p) {
             None if t == text.len() => return true,
             None => None,
             Some(b'*') => {
                 p += 1;
-                run = Some((p, t, false));
-                continue;
-            }
-            Some(b'%') if space == Space::Escaped && pattern.get(p + 1) == Some(&b'*') => {
-                p += 2;
-                run = Some((p, t, true));
+                run = Some((p, t));
                 continue;
             }
             Some(_) => single(&pattern[p..], &text[t..], space),
@@ -113,54 +87,40 @@ pub(crate) fn glob(pattern: &[u8], text: &[u8], space: Space) -> bool {
             t += of_text;
             continue;
         }
-        let Some((behind, at, raw)) = run else { return false };
-        let Some(next) = unit(&text[at..], space) else { return false };
-        if next.octet == b'/' && !(raw && next.len == 3) {
+        let Some((behind, at)) = run else { return false };
+        if matches!(text.get(at), None | Some(b'/')) {
             return false;
         }
-        t = at + next.len;
-        p = behind;
-        run = Some((behind, t, raw));
+        (p, t) = (behind, at + 1);
+        run = Some((p, t));
     }
 }
 
 /// Compares one element that is no run; answers how much of pattern and text it took.
 fn single(pattern: &[u8], text: &[u8], space: Space) -> Option<(usize, usize)> {
-    if let (Space::Escaped, [b'%', high, low, ..]) = (space, pattern) {
-        return match text {
-            [b'%', h, l, ..] if h.eq_ignore_ascii_case(high) && l.eq_ignore_ascii_case(low) => Some((3, 3)),
-            _ => None,
-        };
-    }
-    let got = unit(text, space)?;
+    let got = *text.first()?;
     match pattern {
-        [b'?', ..] => (got.octet != b'/').then(|| (1, char_len(text, got, space))),
+        [b'?', ..] => (got != b'/').then(|| (1, char_len(text))),
         [b'[', class @ ..] => {
-            let (taken, matches) = in_class(class, got.octet, space)?;
-            (matches && got.octet != b'/').then_some((taken + 1, got.len))
+            let (taken, matches) = in_class(class, got, space)?;
+            (matches && got != b'/').then_some((taken + 1, 1))
         }
-        [b'\\', want, ..] => same(*want, got.octet, space).then_some((2, got.len)),
-        [want, ..] => same(*want, got.octet, space).then_some((1, got.len)),
+        [b'\\', want, ..] => same(*want, got, space).then_some((2, 1)),
+        [want, ..] => same(*want, got, space).then_some((1, 1)),
         [] => None,
     }
 }
 
 /// A character of UTF-8 is one to `?`, however many octets it has.
-fn char_len(text: &[u8], first: Unit, space: Space) -> usize {
-    let more = match first.octet {
-        0xc2..=0xdf => 1,
-        0xe0..=0xef => 2,
-        0xf0..=0xf4 => 3,
-        _ => 0,
+fn char_len(text: &[u8]) -> usize {
+    let len = match text.first() {
+        Some(0xc2..=0xdf) => 2,
+        Some(0xe0..=0xef) => 3,
+        Some(0xf0..=0xf4) => 4,
+        _ => 1,
     };
-    let mut len = first.len;
-    for _ in 0..more {
-        match unit(&text[len..], space) {
-            Some(next) if next.octet & 0xc0 == 0x80 => len += next.len,
-            _ => return first.len,
-        }
-    }
-    len
+    let whole = text.get(1..len).is_some_and(|rest| rest.iter().all(|octet| octet & 0xc0 == 0x80));
+    if whole { len } else { 1 }
 }
 
 fn same(want: u8, got: u8, space: Space) -> bool {

@@ -7,9 +7,9 @@
 //! - [`subroute`]: routes within a route
 //! - [`file_server`]: files and listings of folders
 //! - `fresh`, `together`: what a worker remembers of the file system, and one look for all who ask at once
-//! - `glob`, `rendered`: patterns and strings that they share
+//! - `glob`, `regexp`, `rendered`: patterns and strings that they share
 //!
-//! This room never sees a socket and never asks for the protocol version.
+//! This room never sees a socket, and only the matcher `protocol`, which is about it, asks for the protocol version.
 
 pub mod error;
 pub mod file_server;
@@ -17,6 +17,7 @@ mod fresh;
 mod glob;
 pub mod headers;
 pub mod matchers;
+mod regexp;
 mod rendered;
 pub mod rewrite;
 pub mod static_response;

@@ -117,13 +117,21 @@ fn the_registry_names_all_modules() {
         "http.handlers.static_response",
         "http.handlers.subroute",
         "http.handlers.vars",
+        "http.matchers.client_ip",
+        "http.matchers.expression",
         "http.matchers.file",
         "http.matchers.header",
+        "http.matchers.header_regexp",
         "http.matchers.host",
         "http.matchers.method",
         "http.matchers.not",
         "http.matchers.path",
+        "http.matchers.path_regexp",
+        "http.matchers.protocol",
         "http.matchers.query",
+        "http.matchers.remote_ip",
+        "http.matchers.vars",
+        "http.matchers.vars_regexp",
     ];
     assert_eq!(registry().modules(), want);
 }

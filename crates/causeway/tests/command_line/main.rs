@@ -8,6 +8,7 @@
 //! - `follow`: `--watch`, `--resume`, SIGUSR1
 //! - `background`: `start`, `stop`, `reload`, and the small commands
 //! - `mistakes`: what the operator is told
+//! - `matchers`: each of them, in Caddyfiles
 //! - `examples`: every Caddyfile under `examples/`
 //! - `documents`: every Caddyfile and configuration in the documentation
 
@@ -20,6 +21,7 @@ mod documents;
 mod examples;
 mod fmt;
 mod follow;
+mod matchers;
 mod mistakes;
 mod process;
 mod quick;

@@ -27,7 +27,7 @@ enum Wanted {
 /// Makes the matcher from an object of lists of patterns, with a `*` at the start, the end or both.
 ///
 /// # Errors
-/// When a name is no field name.
+/// When a name is no field name; placeholders are for values only.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
     let written: BTreeMap<String, Option<Vec<String>>> = build.parse(value)?;
     let mut conditions = Vec::with_capacity(written.len());
@@ -51,22 +51,24 @@ impl Matcher for HeaderMatcher {
 
 impl Condition {
     fn holds(&self, cx: &mut Context) -> bool {
-        let name = &self.name;
-        // The host may stand in the target and not among the fields (RFC 9112 §3.2.2; HTTP/2's :authority).
-        let is_host = *name == FieldName::from(names::HOST);
-        let exists = if is_host { cx.head().authority().is_some() } else { cx.head().fields().contains(name) };
         match &self.wanted {
-            Wanted::Absent => !exists,
-            Wanted::Present => exists,
+            Wanted::Absent => values(cx, &self.name).next().is_none(),
+            Wanted::Present => values(cx, &self.name).next().is_some(),
             Wanted::Patterns(patterns) => patterns.iter().any(|pattern| {
                 cx.rendered(pattern, |cx, pattern| {
                     let pattern = Affix::of(pattern);
-                    if is_host {
-                        return cx.head().authority().is_some_and(|host| pattern.matches(host.as_bytes()));
-                    }
-                    cx.head().fields().get_all(name).any(|value| pattern.matches(value))
+                    values(cx, &self.name).any(|value| pattern.matches(value))
                 })
             }),
         }
     }
+}
+
+/// The values of a field. The host may stand in the target and not among the fields (RFC 9112 §3.2.2; HTTP/2's
+/// :authority); an empty one is none.
+pub(super) fn values<'c>(cx: &'c Context, name: &'c FieldName) -> impl Iterator<Item = &'c [u8]> {
+    let is_host = *name == FieldName::from(names::HOST);
+    let host = cx.head().authority().filter(|host| is_host && !host.is_empty()).map(str::as_bytes);
+    let fields = (!is_host).then(|| cx.head().fields().get_all(name));
+    host.into_iter().chain(fields.into_iter().flatten())
 }

@@ -1,5 +1,9 @@
 //! `host`: a list of hosts, one of which the request must name.
 
+mod punycode;
+
+use std::collections::HashMap;
+
 use causeway_pipeline::{Build, BuildError, Context, Matched, Matcher, Reach, Template};
 use serde_json::Value;
 
@@ -11,19 +15,21 @@ struct HostMatcher {
 }
 
 /// Makes the matcher from a list of hosts: a whole label may be `*`. A port in the request is ignored, letters are
-/// compared in any case.
+/// compared in any case; a label outside of ASCII is compared in Punycode, as browsers send it.
 ///
 /// # Errors
-/// When it is no list of hosts. Names outside ASCII are to be written in Punycode.
+/// When it is no list of hosts, or one of them stands there twice.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
     let written: Vec<String> = build.parse(value)?;
     let mut exact = Vec::with_capacity(written.len());
     let mut patterns = Vec::new();
-    for host in written {
-        if !host.is_ascii() {
-            return Err(build.refuse(host, "a host in ASCII; international names are written in Punycode (xn--…)"));
+    let mut seen = HashMap::new();
+    for (index, host) in written.iter().enumerate() {
+        let ascii = punycode::to_ascii(host);
+        if seen.insert(ascii.to_ascii_lowercase(), index).is_some() {
+            return build.at(format!("[{index}]"), |build| Err(build.refuse(host, "each host once")));
         }
-        let template = build.template(&host);
+        let template = build.template(&ascii);
         match template.literal() {
             Some(literal) if !literal.contains('*') => exact.push(literal.to_ascii_lowercase().into_boxed_str()),
             _ => patterns.push(template),

@@ -5,16 +5,17 @@ use serde_json::Value;
 
 struct MethodMatcher(Box<[Box<str>]>);
 
-/// Makes the matcher from a list of methods, compared letter by letter (RFC 9110 §9.1).
+/// Makes the matcher from a list of methods. They may be written in small letters; a request's method is compared letter by
+/// letter with the large ones (RFC 9110 §9.1).
 ///
 /// # Errors
 /// When one is no token.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
-    let written: Vec<Box<str>> = build.parse(value)?;
+    let written: Vec<String> = build.parse(value)?;
     if let Some(bad) = written.iter().find(|method| !causeway_message::octets::is_token(method.as_bytes())) {
-        return Err(build.refuse(&**bad, "a method such as GET"));
+        return Err(build.refuse(bad, "a method such as GET"));
     }
-    Ok(Box::new(MethodMatcher(written.into())))
+    Ok(Box::new(MethodMatcher(written.iter().map(|method| method.to_ascii_uppercase().into()).collect())))
 }
 
 impl Matcher for MethodMatcher {

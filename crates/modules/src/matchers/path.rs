@@ -4,6 +4,8 @@
 //! substring match that passes slashes; elsewhere patterns are globs; slashes are merged and dot segments resolved first,
 //! slashes only if the pattern has no `//` itself; a pattern with `%` is compared in escaped space there.
 
+mod escaped;
+
 use std::cell::RefCell;
 
 use causeway_message::path::{clean, is_clean, remove_dot_segments};
@@ -23,7 +25,8 @@ struct Pattern {
 impl Pattern {
     /// `None` when it may match any path.
     fn reach(&self) -> Option<PathReach<'_>> {
-        let (text, shape) = (self.text.literal()?, self.shape?);
+        // Beyond ASCII the index knows no small and large letters.
+        let (text, shape) = (self.text.literal().filter(|text| text.is_ascii())?, self.shape?);
         let fixed = text.find(|ch| "*?[\\".contains(ch));
         match (shape.kind, fixed) {
             (Kind::Escaped, _) | (_, Some(0)) => None,
@@ -67,7 +70,7 @@ impl Shape {
         match self.kind {
             Kind::Affix => Affix::of(pattern).matches_any_case(path),
             Kind::Glob => glob(pattern, path, Space::AnyCase),
-            Kind::Escaped => glob(pattern, path, Space::Escaped),
+            Kind::Escaped => ESCAPED.with_borrow_mut(|scratch| escaped::matches(pattern, path, scratch)),
         }
     }
 }
@@ -89,6 +92,10 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
 thread_local! {
     /// A path that had to be cleaned; as long as the longest such path, which the limit on heads bounds.
     static CLEANED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    /// What a raw path offers to a pattern.
+    static ESCAPED: RefCell<escaped::Scratch> = const { RefCell::new(escaped::Scratch::EMPTY) };
+    /// A path and a pattern in small letters.
+    static LOWERED: RefCell<(Vec<u8>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
 impl Matcher for PathMatcher {
@@ -109,17 +116,57 @@ impl Matcher for PathMatcher {
 }
 
 fn matches(shape: Shape, pattern: &[u8], path: &[u8]) -> bool {
+    if path.is_ascii() {
+        return matches_cleaned(shape, pattern, path);
+    }
+    // Beyond ASCII letters are compared in any case too; what compares octets does not know them.
+    LOWERED.with_borrow_mut(|(lower_path, lower_pattern)| {
+        lower(path, lower_path);
+        lower(pattern, lower_pattern);
+        matches_cleaned(shape, lower_pattern, lower_path)
+    })
+}
+
+/// A letter whose small form is in ASCII (the sign for kelvin) stays: the index tells those apart.
+fn lower(text: &[u8], out: &mut Vec<u8>) {
+    fn push(ch: char, out: &mut Vec<u8>) {
+        out.extend_from_slice(ch.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+    out.clear();
+    for chunk in text.utf8_chunks() {
+        for ch in chunk.valid().chars() {
+            if !ch.is_ascii() && ch.to_lowercase().any(|small| small.is_ascii()) {
+                push(ch, out);
+            } else {
+                ch.to_lowercase().for_each(|small| push(small, out));
+            }
+        }
+        out.extend_from_slice(chunk.invalid());
+    }
+}
+
+/// The path as Caddy compares it, behind what `out` holds: dot segments resolved and, unless the pattern has some itself,
+/// repeated slashes made one. Unlike in RFC 3986 a dot segment at the end leaves no slash behind.
+pub(super) fn clean_as_caddy(path: &[u8], merge_slashes: bool, out: &mut Vec<u8>) {
+    let before = out.len();
+    if merge_slashes {
+        clean(path, out);
+    } else {
+        remove_dot_segments(path, out);
+    }
+    if out.len() > before + 1 && out.ends_with(b"/") && !path.ends_with(b"/") {
+        out.pop();
+    }
+}
+
+fn matches_cleaned(shape: Shape, pattern: &[u8], path: &[u8]) -> bool {
     let has_dots = || path.windows(2).any(|pair| pair == b"/.");
     if is_clean(path) || (!shape.merge_slashes && !has_dots()) {
         return shape.matches(pattern, path);
     }
     CLEANED.with_borrow_mut(|cleaned| {
         cleaned.clear();
-        if shape.merge_slashes {
-            clean(path, cleaned);
-        } else {
-            remove_dot_segments(path, cleaned);
-        }
+        clean_as_caddy(path, shape.merge_slashes, cleaned);
         shape.matches(pattern, cleaned)
     })
 }

@@ -26,11 +26,12 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bu
 impl Matcher for QueryMatcher {
     fn matches(&self, cx: &mut Context) -> Matched {
         let query = cx.head().target().query().unwrap_or_default().as_bytes();
+        if self.0.is_empty() {
+            // Pairs that cannot be decoded are none to Go.
+            return Ok(!pairs(query).any(|(key, value)| is_decodable(key) && is_decodable(value)));
+        }
         if !is_decodable(query) {
             return Ok(false);
-        }
-        if self.0.is_empty() {
-            return Ok(pairs(query).next().is_none());
         }
         Ok(self.0.iter().all(|(key, values)| {
             cx.rendered(key, |cx, key| {

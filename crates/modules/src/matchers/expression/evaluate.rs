@@ -1,0 +1,250 @@
+//! Runs what was compiled. Recursive: the tree is at most as deep as the syntax allows.
+
+use std::cmp::Ordering;
+
+use causeway_pipeline::{Context, Stop};
+
+use super::function;
+use super::program::{Arithmetic, Each, Node, Order};
+use super::value::{Memory, Span, Value};
+
+/// Why there is no value.
+pub(super) enum Halt {
+    /// A matcher that was called says so.
+    Stop(Stop),
+    /// CEL's own errors: a value that an operator or a function does not take. `&&` and `||` go on behind them.
+    Error(&'static str),
+}
+
+pub(super) type Evaluated = Result<Value, Halt>;
+
+pub(super) const NO_OVERLOAD: &str = "an expression's operator or function got a value that it does not take";
+
+pub(super) fn no_overload<T>() -> Result<T, Halt> {
+    Err(Halt::Error(NO_OVERLOAD))
+}
+
+impl Node {
+    pub(super) fn evaluate(&self, cx: &mut Context, memory: &mut Memory) -> Evaluated {
+        Ok(match self {
+            Self::Constant(value) => *value,
+            Self::Text(template) => Value::Text(memory.write(|out| template.render(cx, out))?),
+            Self::Variable(id) => match cx.variable(*id) {
+                Some(text) => Value::Weak(memory.write(|out| out.extend_from_slice(text))?),
+                None => Value::Null,
+            },
+            Self::Group(id) => match cx.variable(*id) {
+                Some(text) => Value::Text(memory.write(|out| out.extend_from_slice(text))?),
+                None => Value::Null,
+            },
+            Self::Status => cx.fault().map_or(Value::Null, |fault| Value::Int(i64::from(fault.status.as_u16()))),
+            Self::OfFault(template) => match cx.fault() {
+                Some(_) => Value::Text(memory.write(|out| template.render(cx, out))?),
+                None => Value::Null,
+            },
+            Self::Written(template) => Value::Weak(memory.write(|out| template.render(cx, out))?),
+            Self::Local(number) => memory.locals[*number],
+            Self::List(items) => list(items, cx, memory)?,
+            Self::Any(parts) => Value::Bool(joined(parts, true, cx, memory)?),
+            Self::All(parts) => Value::Bool(joined(parts, false, cx, memory)?),
+            Self::Not(part) => Value::Bool(!part.truth(cx, memory)?),
+            Self::Negate(part) => {
+                let value = part.evaluate(cx, memory)?;
+                match memory.number(value) {
+                    Some(Value::Int(number)) => Value::Int(number.checked_neg().ok_or(OVERFLOW)?),
+                    Some(Value::Double(number)) => Value::Double(-number),
+                    _ => return no_overload(),
+                }
+            }
+            Self::Choose(parts) => {
+                let [condition, yes, no] = &**parts;
+                let chosen = if condition.truth(cx, memory)? { yes } else { no };
+                chosen.evaluate(cx, memory)?
+            }
+            Self::Equal(sides, negated) => {
+                let (one, other) = both(sides, cx, memory)?;
+                Value::Bool(memory.equal(one, other) != *negated)
+            }
+            Self::Compare(order, sides) => {
+                let (one, other) = both(sides, cx, memory)?;
+                match memory.compare(one, other) {
+                    Some(found) => Value::Bool(order.holds(found)),
+                    // Of two numbers one is none.
+                    None if memory.number(one).is_some() && memory.number(other).is_some() => Value::Bool(false),
+                    None => return no_overload(),
+                }
+            }
+            Self::In(sides) => {
+                let (one, all) = both(sides, cx, memory)?;
+                let Value::List(all) = all else { return no_overload() };
+                Value::Bool(memory.list(all).iter().any(|other| memory.equal(one, *other)))
+            }
+            Self::Arithmetic(operator, sides) => {
+                let (one, other) = both(sides, cx, memory)?;
+                arithmetic(*operator, one, other, memory)?
+            }
+            Self::Index(sides) => {
+                let (all, index) = both(sides, cx, memory)?;
+                let (Value::List(all), Some(Value::Int(index))) = (all, memory.number(index)) else {
+                    return no_overload();
+                };
+                let found = usize::try_from(index).ok().and_then(|index| memory.list(all).get(index));
+                *found.ok_or(Halt::Error("an expression's index lies outside of its list"))?
+            }
+            Self::Call(function, arguments) => {
+                let mut values = [Value::Null; function::ARGUMENTS_MAX];
+                for (value, argument) in values.iter_mut().zip(arguments) {
+                    *value = argument.evaluate(cx, memory)?;
+                }
+                function.call(&values[..arguments.len()], memory)?
+            }
+            Self::Search(text, pattern) => match text.evaluate(cx, memory)? {
+                Value::Text(text) | Value::Weak(text) => Value::Bool(pattern.is_match(cx, memory.text(text))),
+                _ => return no_overload(),
+            },
+            Self::Matcher(matcher) => Value::Bool(matcher.matches(cx).map_err(Halt::Stop)?),
+            Self::Each(each) => each.evaluate(cx, memory)?,
+        })
+    }
+
+    fn truth(&self, cx: &mut Context, memory: &mut Memory) -> Result<bool, Halt> {
+        let value = self.evaluate(cx, memory)?;
+        memory.truth(value).ok_or(Halt::Error(NO_OVERLOAD))
+    }
+}
+
+const OVERFLOW: Halt = Halt::Error("an expression's number became too large");
+
+fn both(sides: &[Node; 2], cx: &mut Context, memory: &mut Memory) -> Result<(Value, Value), Halt> {
+    let one = sides[0].evaluate(cx, memory)?;
+    Ok((one, sides[1].evaluate(cx, memory)?))
+}
+
+/// `||` (decided by true) and `&&` (by false). As CEL defines them an error counts only when no part decides.
+fn joined(parts: &[Node], decides: bool, cx: &mut Context, memory: &mut Memory) -> Result<bool, Halt> {
+    let mut error = None;
+    for part in parts {
+        match part.truth(cx, memory) {
+            Ok(truth) if truth == decides => return Ok(decides),
+            Ok(_) => {}
+            Err(Halt::Error(words)) => error = error.or(Some(words)),
+            Err(stop) => return Err(stop),
+        }
+    }
+    error.map_or(Ok(!decides), |words| Err(Halt::Error(words)))
+}
+
+/// Its room comes first: items may themselves need room, behind it.
+fn list(items: &[Node], cx: &mut Context, memory: &mut Memory) -> Evaluated {
+    let span = memory.reserve(items.len())?;
+    for (at, item) in span.range().zip(items) {
+        memory.values[at] = item.evaluate(cx, memory)?;
+    }
+    Ok(Value::List(span))
+}
+
+fn arithmetic(operator: Arithmetic, one: Value, other: Value, memory: &mut Memory) -> Evaluated {
+    match (operator, one, other) {
+        (Arithmetic::Add, Value::Text(one) | Value::Weak(one), Value::Text(other) | Value::Weak(other)) => {
+            let whole = memory.write(|out| {
+                out.extend_from_within(one.range());
+                out.extend_from_within(other.range());
+            });
+            return whole.map(Value::Text);
+        }
+        (Arithmetic::Add, Value::List(one), Value::List(other)) => {
+            let start = memory.values.len();
+            memory.values.extend_from_within(one.range());
+            memory.values.extend_from_within(other.range());
+            memory.check()?;
+            return Ok(Value::List(Span::new(start..memory.values.len())));
+        }
+        _ => {}
+    }
+    let (Some(one), Some(other)) = (memory.number(one), memory.number(other)) else { return no_overload() };
+    match (one, other) {
+        (Value::Int(_), Value::Int(0)) if matches!(operator, Arithmetic::Divide | Arithmetic::Remainder) => {
+            Err(Halt::Error("an expression divides by zero"))
+        }
+        (Value::Int(one), Value::Int(other)) => {
+            let result = match operator {
+                Arithmetic::Add => one.checked_add(other),
+                Arithmetic::Subtract => one.checked_sub(other),
+                Arithmetic::Multiply => one.checked_mul(other),
+                Arithmetic::Divide => one.checked_div(other),
+                Arithmetic::Remainder => one.checked_rem(other),
+            };
+            result.map(Value::Int).ok_or(OVERFLOW)
+        }
+        (Value::Double(one), Value::Double(other)) => match operator {
+            Arithmetic::Add => Ok(Value::Double(one + other)),
+            Arithmetic::Subtract => Ok(Value::Double(one - other)),
+            Arithmetic::Multiply => Ok(Value::Double(one * other)),
+            Arithmetic::Divide => Ok(Value::Double(one / other)),
+            Arithmetic::Remainder => no_overload(),
+        },
+        _ => no_overload(),
+    }
+}
+
+impl Order {
+    fn holds(self, found: Ordering) -> bool {
+        match self {
+            Self::Less => found.is_lt(),
+            Self::LessOrEqual => found.is_le(),
+            Self::Greater => found.is_gt(),
+            Self::GreaterOrEqual => found.is_ge(),
+        }
+    }
+}
+
+impl Each {
+    fn evaluate(&self, cx: &mut Context, memory: &mut Memory) -> Evaluated {
+        use super::program::Aggregate;
+        let list = match self.list().evaluate(cx, memory)? {
+            Value::List(list) => list,
+            _ => return no_overload(),
+        };
+        let keeps = matches!(self.aggregate, Aggregate::Map | Aggregate::Filter);
+        let kept = memory.reserve(if keeps { list.range().len() } else { 0 })?;
+        let (mut count, mut error) = (0, None);
+        for at in list.range() {
+            memory.step()?;
+            let item = memory.values[at];
+            memory.locals.truncate(self.local);
+            memory.locals.push(item);
+            if self.aggregate == Aggregate::Map {
+                let value = self.body().evaluate(cx, memory)?;
+                memory.values[kept.range().start + count] = value;
+                count += 1;
+                continue;
+            }
+            let (octets, values) = (memory.text.len(), memory.values.len());
+            let truth = self.body().truth(cx, memory);
+            // What it took to say so is of no more use.
+            memory.text.truncate(octets);
+            memory.values.truncate(values);
+            match (self.aggregate, truth) {
+                (Aggregate::Exists, Ok(true)) => return Ok(Value::Bool(true)),
+                (Aggregate::All, Ok(false)) => return Ok(Value::Bool(false)),
+                (Aggregate::Exists | Aggregate::All, Err(Halt::Error(words))) => error = Some(words),
+                (_, Err(halt)) => return Err(halt),
+                (Aggregate::Filter, Ok(true)) => {
+                    memory.values[kept.range().start + count] = item;
+                    count += 1;
+                }
+                (_, Ok(truth)) => count += usize::from(truth),
+            }
+        }
+        memory.locals.truncate(self.local);
+        match (error, self.aggregate) {
+            (Some(words), _) => Err(Halt::Error(words)),
+            (None, Aggregate::Exists) => Ok(Value::Bool(false)),
+            (None, Aggregate::All) => Ok(Value::Bool(true)),
+            (None, Aggregate::ExistsOne) => Ok(Value::Bool(count == 1)),
+            (None, Aggregate::Map | Aggregate::Filter) => {
+                Ok(Value::List(Span::new(kept.range().start..kept.range().start + count)))
+            }
+        }
+    }
+}

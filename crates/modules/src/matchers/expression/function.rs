@@ -1,0 +1,407 @@
+//! The functions of CEL and of its extension for strings, as far as conditions of routes use them. Places in texts are counted
+//! in characters; an octet that is part of none counts as one, as in Go.
+
+use std::io::Write as _;
+use std::ops::Range;
+
+use super::evaluate::{Evaluated, Halt, no_overload};
+use super::value::{Memory, Span, Value};
+
+pub(super) const ARGUMENTS_MAX: usize = 4;
+
+/// What is known of a value at load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Type {
+    /// Nothing: the request decides.
+    Dyn,
+    Null,
+    Bool,
+    Int,
+    Double,
+    Text,
+    List,
+}
+
+impl Type {
+    pub(super) fn fits(self, other: Self) -> bool {
+        self == other || self == Self::Dyn || other == Self::Dyn
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Dyn => "any",
+            Self::Null => "null",
+            Self::Bool => "bool",
+            Self::Int => "int",
+            Self::Double => "double",
+            Self::Text => "string",
+            Self::List => "list",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Function {
+    StartsWith,
+    EndsWith,
+    Contains,
+    Size,
+    CharAt,
+    IndexOf,
+    LastIndexOf,
+    LowerAscii,
+    UpperAscii,
+    Trim,
+    Replace,
+    Split,
+    Substring,
+    Join,
+    Int,
+    Double,
+    String,
+    Bool,
+}
+
+/// Whether a function is called on a value, which is then its first argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    OnValue,
+    Plain,
+}
+
+/// A way to call a function.
+struct Overload {
+    name: &'static str,
+    form: Form,
+    takes: &'static [Type],
+    gives: Type,
+    function: Function,
+}
+
+const fn on(name: &'static str, takes: &'static [Type], gives: Type, function: Function) -> Overload {
+    Overload { name, form: Form::OnValue, takes, gives, function }
+}
+
+const fn plain(name: &'static str, takes: &'static [Type], gives: Type, function: Function) -> Overload {
+    Overload { name, form: Form::Plain, takes, gives, function }
+}
+
+const OVERLOADS: &[Overload] = {
+    use Type::{Bool, Double, Int, List, Text};
+    &[
+        on("startsWith", &[Text, Text], Bool, Function::StartsWith),
+        on("endsWith", &[Text, Text], Bool, Function::EndsWith),
+        on("contains", &[Text, Text], Bool, Function::Contains),
+        on("size", &[Text], Int, Function::Size),
+        on("size", &[List], Int, Function::Size),
+        plain("size", &[Text], Int, Function::Size),
+        plain("size", &[List], Int, Function::Size),
+        on("charAt", &[Text, Int], Text, Function::CharAt),
+        on("indexOf", &[Text, Text], Int, Function::IndexOf),
+        on("indexOf", &[Text, Text, Int], Int, Function::IndexOf),
+        on("lastIndexOf", &[Text, Text], Int, Function::LastIndexOf),
+        on("lastIndexOf", &[Text, Text, Int], Int, Function::LastIndexOf),
+        on("lowerAscii", &[Text], Text, Function::LowerAscii),
+        on("upperAscii", &[Text], Text, Function::UpperAscii),
+        on("trim", &[Text], Text, Function::Trim),
+        on("replace", &[Text, Text, Text], Text, Function::Replace),
+        on("replace", &[Text, Text, Text, Int], Text, Function::Replace),
+        on("split", &[Text, Text], List, Function::Split),
+        on("split", &[Text, Text, Int], List, Function::Split),
+        on("substring", &[Text, Int], Text, Function::Substring),
+        on("substring", &[Text, Int, Int], Text, Function::Substring),
+        on("join", &[List], Text, Function::Join),
+        on("join", &[List, Text], Text, Function::Join),
+        plain("int", &[Int], Int, Function::Int),
+        plain("int", &[Double], Int, Function::Int),
+        plain("int", &[Text], Int, Function::Int),
+        plain("double", &[Double], Double, Function::Double),
+        plain("double", &[Int], Double, Function::Double),
+        plain("double", &[Text], Double, Function::Double),
+        plain("string", &[Text], Text, Function::String),
+        plain("string", &[Int], Text, Function::String),
+        plain("string", &[Double], Text, Function::String),
+        plain("string", &[Bool], Text, Function::String),
+        plain("bool", &[Bool], Bool, Function::Bool),
+        plain("bool", &[Text], Bool, Function::Bool),
+    ]
+};
+
+/// Whether there is a function of this name at all.
+pub(super) fn is_known(name: &str, form: Form) -> bool {
+    OVERLOADS.iter().any(|overload| overload.name == name && overload.form == form)
+}
+
+/// The function of this name that takes these, and what it gives.
+pub(super) fn find(name: &str, form: Form, takes: &[Type]) -> Option<(Function, Type)> {
+    let found = OVERLOADS.iter().find(|overload| {
+        let fits = overload.takes.len() == takes.len()
+            && overload.takes.iter().zip(takes).all(|(one, other)| one.fits(*other));
+        overload.name == name && overload.form == form && fits
+    });
+    found.map(|overload| (overload.function, overload.gives))
+}
+
+fn text(value: Value) -> Result<Span, Halt> {
+    match value {
+        Value::Text(span) | Value::Weak(span) => Ok(span),
+        _ => no_overload(),
+    }
+}
+
+fn int(value: Value, memory: &Memory) -> Result<i64, Halt> {
+    match memory.number(value) {
+        Some(Value::Int(number)) => Ok(number),
+        _ => no_overload(),
+    }
+}
+
+fn outside<T>() -> Result<T, Halt> {
+    Err(Halt::Error("an expression's index lies outside of its text"))
+}
+
+/// Where each character lies.
+fn characters(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    let mut start = 0;
+    text.utf8_chunks().flat_map(move |chunk| {
+        let at = start;
+        start += chunk.valid().len() + chunk.invalid().len();
+        let valid = chunk.valid().char_indices().map(move |(from, ch)| at + from..at + from + ch.len_utf8());
+        let behind = at + chunk.valid().len();
+        valid.chain((0..chunk.invalid().len()).map(move |from| behind + from..behind + from + 1))
+    })
+}
+
+/// The length of the character that a text begins with; 0 for an empty one. Looks no further than that.
+fn first_character(text: &[u8]) -> usize {
+    let whole = (1..=4).find(|&length| text.get(..length).is_some_and(|start| std::str::from_utf8(start).is_ok()));
+    whole.unwrap_or(text.len().min(1))
+}
+
+/// Where the character of this number begins; the number behind the last one is the end.
+fn place(text: &[u8], number: i64) -> Result<usize, Halt> {
+    let Ok(number) = usize::try_from(number) else { return outside() };
+    let starts = characters(text).map(|range| range.start).chain([text.len()]);
+    starts.into_iter().nth(number).map_or_else(outside, Ok)
+}
+
+fn number_at(text: &[u8], place: usize) -> i64 {
+    characters(text).take_while(|range| range.start < place).count() as i64
+}
+
+/// A part of a text, as a text.
+fn part(of: Span, range: Range<usize>) -> Value {
+    let start = of.range().start;
+    Value::Text(Span::new(start + range.start..start + range.end))
+}
+
+impl Function {
+    pub(super) fn call(self, arguments: &[Value], memory: &mut Memory) -> Evaluated {
+        let first = arguments[0];
+        match self {
+            Self::StartsWith | Self::EndsWith | Self::Contains => {
+                let (whole, wanted) = (memory.text(text(first)?), memory.text(text(arguments[1])?));
+                return Ok(Value::Bool(match self {
+                    Self::StartsWith => whole.starts_with(wanted),
+                    Self::EndsWith => whole.ends_with(wanted),
+                    _ => memchr::memmem::find(whole, wanted).is_some(),
+                }));
+            }
+            Self::Size => {
+                return Ok(Value::Int(match first {
+                    Value::List(list) => memory.list(list).len() as i64,
+                    _ => characters(memory.text(text(first)?)).count() as i64,
+                }));
+            }
+            Self::Join => return join(first, arguments.get(1), memory),
+            Self::Int | Self::Double | Self::String | Self::Bool => return self.convert(first, memory),
+            _ => {}
+        }
+        let span = text(first)?;
+        let whole = memory.text(span);
+        Ok(match self {
+            Self::CharAt => {
+                let start = place(whole, int(arguments[1], memory)?)?;
+                let end = start + first_character(&whole[start..]);
+                part(span, start..end)
+            }
+            Self::IndexOf => {
+                let wanted = memory.text(text(arguments[1])?);
+                let from = arguments.get(2).map_or(Ok(0), |from| place(whole, int(*from, memory)?))?;
+                let found = memchr::memmem::find(&whole[from..], wanted);
+                Value::Int(found.map_or(-1, |at| number_at(whole, from + at)))
+            }
+            Self::LastIndexOf => {
+                let wanted = memory.text(text(arguments[1])?);
+                let last = arguments.get(2).map_or(Ok(whole.len()), |last| place(whole, int(*last, memory)?))?;
+                let end = whole.len().min(last + wanted.len());
+                let found = memchr::memmem::rfind(&whole[..end], wanted);
+                Value::Int(found.map_or(-1, |at| number_at(whole, at)))
+            }
+            Self::Trim => {
+                let trimmed = match std::str::from_utf8(whole) {
+                    Ok(text) => text.trim().as_bytes(),
+                    Err(_) => whole.trim_ascii(),
+                };
+                let start = trimmed.as_ptr() as usize - whole.as_ptr() as usize;
+                part(span, start..start + trimmed.len())
+            }
+            Self::Substring => {
+                let start = place(whole, int(arguments[1], memory)?)?;
+                let end = arguments.get(2).map_or(Ok(whole.len()), |end| place(whole, int(*end, memory)?))?;
+                if end < start {
+                    return outside();
+                }
+                part(span, start..end)
+            }
+            Self::LowerAscii | Self::UpperAscii => {
+                let copy = memory.write(|out| out.extend_from_within(span.range()))?;
+                let copied = &mut memory.text[copy.range()];
+                match self {
+                    Self::LowerAscii => copied.make_ascii_lowercase(),
+                    _ => copied.make_ascii_uppercase(),
+                }
+                Value::Text(copy)
+            }
+            Self::Replace => return replace(span, arguments, memory),
+            _ => return split(span, arguments, memory),
+        })
+    }
+
+    fn convert(self, value: Value, memory: &mut Memory) -> Evaluated {
+        const BAD: Halt = Halt::Error("an expression's conversion got a value that it cannot convert");
+        let read = |value| match value {
+            Value::Text(span) | Value::Weak(span) => std::str::from_utf8(memory.text(span)).ok(),
+            _ => None,
+        };
+        match (self, value) {
+            (Self::Int, Value::Int(_)) | (Self::Double, Value::Double(_)) | (Self::Bool, Value::Bool(_)) => Ok(value),
+            (Self::Int, Value::Double(number)) => {
+                // 2^63, which is the first that does not fit.
+                const END: f64 = 9_223_372_036_854_775_808.0;
+                let fits = number > -END && number < END;
+                if fits { Ok(Value::Int(number as i64)) } else { Err(BAD) }
+            }
+            (Self::Int, _) => read(value).and_then(|text| text.parse().ok()).map(Value::Int).ok_or(BAD),
+            (Self::Double, Value::Int(number)) => Ok(Value::Double(number as f64)),
+            (Self::Double, _) => read(value).and_then(|text| text.parse().ok()).map(Value::Double).ok_or(BAD),
+            (Self::Bool, _) => match read(value) {
+                Some("1" | "t" | "T" | "TRUE" | "true" | "True") => Ok(Value::Bool(true)),
+                Some("0" | "f" | "F" | "FALSE" | "false" | "False") => Ok(Value::Bool(false)),
+                _ => Err(BAD),
+            },
+            (_, Value::Text(span) | Value::Weak(span)) => Ok(Value::Text(span)),
+            (_, Value::Int(number)) => memory.write(|out| format(out, format_args!("{number}"))).map(Value::Text),
+            (_, Value::Bool(truth)) => memory.write(|out| format(out, format_args!("{truth}"))).map(Value::Text),
+            (_, Value::Double(number)) => memory.write(|out| double(number, out)).map(Value::Text),
+            _ => no_overload(),
+        }
+    }
+}
+
+fn format(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    // Writing to a vector does not fail.
+    let _ = out.write_fmt(text);
+}
+
+/// As Go formats a number with 'g': from 10^6 on and below 10^-4 with an exponent of at least two digits.
+fn double(number: f64, out: &mut Vec<u8>) {
+    let exponent = if number == 0.0 { 0.0 } else { number.abs().log10().floor() };
+    if !number.is_finite() || (-4.0..6.0).contains(&exponent) {
+        return match number {
+            f64::INFINITY => out.extend_from_slice(b"+Inf"),
+            f64::NEG_INFINITY => out.extend_from_slice(b"-Inf"),
+            _ => format(out, format_args!("{number}")),
+        };
+    }
+    format(out, format_args!("{number:e}"));
+    let at = out.iter().rposition(|&octet| octet == b'e').expect("it is written with an exponent") + 1;
+    if out[at] != b'-' {
+        out.insert(at, b'+');
+    }
+    if out.len() - at == 2 {
+        out.insert(at + 1, b'0');
+    }
+}
+
+fn join(list: Value, separator: Option<&Value>, memory: &mut Memory) -> Evaluated {
+    let Value::List(list) = list else { return no_overload() };
+    let separator = separator.map(|value| text(*value)).transpose()?;
+    let start = memory.text.len();
+    for (number, at) in list.range().enumerate() {
+        if let (Some(separator), true) = (separator, number > 0) {
+            memory.append(separator.range())?;
+        }
+        let item = text(memory.values[at])?;
+        memory.append(item.range())?;
+    }
+    Ok(Value::Text(Span::new(start..memory.text.len())))
+}
+
+/// How often; a number below 0 is no limit.
+fn limit(argument: Option<&Value>, memory: &Memory) -> Result<usize, Halt> {
+    let limit = argument.map_or(Ok(-1), |value| int(*value, memory))?;
+    Ok(usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
+fn replace(span: Span, arguments: &[Value], memory: &mut Memory) -> Evaluated {
+    let (old, new) = (text(arguments[1])?, text(arguments[2])?);
+    let mut left = limit(arguments.get(3), memory)?;
+    let start = memory.text.len();
+    let (mut from, end) = (span.range().start, span.range().end);
+    if old.range().is_empty() {
+        // In front of each character and at the end.
+        while left > 0 {
+            memory.append(new.range())?;
+            left -= 1;
+            let length = first_character(&memory.text[from..end]);
+            if length == 0 {
+                break;
+            }
+            memory.append(from..from + length)?;
+            from += length;
+        }
+        memory.append(from..end)?;
+        return Ok(Value::Text(Span::new(start..memory.text.len())));
+    }
+    while left > 0
+        && let Some(at) = memchr::memmem::find(&memory.text[from..end], &memory.text[old.range()])
+    {
+        memory.append(from..from + at)?;
+        memory.append(new.range())?;
+        from += at + old.range().len();
+        left -= 1;
+    }
+    memory.append(from..end)?;
+    Ok(Value::Text(Span::new(start..memory.text.len())))
+}
+
+fn split(span: Span, arguments: &[Value], memory: &mut Memory) -> Evaluated {
+    let separator = text(arguments[1])?;
+    let limit = limit(arguments.get(2), memory)?;
+    let start = memory.values.len();
+    let (mut from, end) = (span.range().start, span.range().end);
+    let push = |range: Range<usize>, memory: &mut Memory| {
+        memory.values.push(Value::Text(Span::new(range)));
+        memory.check()
+    };
+    if limit > 0 {
+        let mut left = limit - 1;
+        while left > 0 {
+            let rest = &memory.text[from..end];
+            let found = match separator.range().is_empty() {
+                // Character by character.
+                true => Some(first_character(rest)).filter(|length| *length < rest.len()),
+                false => memchr::memmem::find(rest, &memory.text[separator.range()]),
+            };
+            let Some(at) = found else { break };
+            push(from..from + at, memory)?;
+            from += at + separator.range().len();
+            left -= 1;
+        }
+        if from < end || !separator.range().is_empty() {
+            push(from..end, memory)?;
+        }
+    }
+    Ok(Value::List(Span::new(start..memory.values.len())))
+}

@@ -1,0 +1,257 @@
+//! An expression's words.
+
+use super::Mistake;
+
+/// Stand around a placeholder's name, so that its braces are told from those of a map. They are of Unicode's private use.
+pub(super) const OPEN: char = '\u{e000}';
+pub(super) const CLOSE: char = '\u{e001}';
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Kind {
+    Name(String),
+    Int(i64),
+    Double(f64),
+    /// Placeholders in it stand between [`OPEN`] and [`CLOSE`].
+    Text(String),
+    Placeholder(String),
+    Sign(&'static str),
+    End,
+}
+
+/// A word, and where it stands: in characters, from 1.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Token {
+    pub(super) kind: Kind,
+    pub(super) at: usize,
+}
+
+/// Longer ones first.
+const SIGNS: &[&str] = &[
+    "==", "!=", "<=", ">=", "&&", "||", "<", ">", "!", "?", ":", "+", "-", "*", "/", "%", ".", ",", "(", ")", "[", "]",
+    "{", "}",
+];
+
+pub(super) fn tokens(source: &str) -> Result<Vec<Token>, Mistake> {
+    let (text, places) = mark(source)?;
+    let mut lexer = Lexer { text, places, at: 0 };
+    let mut tokens = Vec::new();
+    loop {
+        lexer.skip();
+        let start = lexer.at;
+        let kind = lexer.token()?;
+        let is_last = kind == Kind::End;
+        tokens.push(Token { kind, at: lexer.place(start) });
+        if is_last {
+            return Ok(tokens);
+        }
+    }
+}
+
+/// Marks placeholders, `{name}`, and takes the backslash of those that are escaped, `\{name}`. As in Caddy that comes before
+/// all else, strings included.
+fn mark(source: &str) -> Result<(Vec<char>, Vec<usize>), Mistake> {
+    let chars: Vec<char> = source.chars().collect();
+    let (mut text, mut places) = (Vec::with_capacity(chars.len()), Vec::with_capacity(chars.len()));
+    let mut at = 0;
+    while let Some(&ch) = chars.get(at) {
+        if matches!(ch, OPEN | CLOSE) {
+            return Err(Mistake::new(at + 1, "a character of private use"));
+        }
+        let escaped = usize::from(ch == '\\');
+        let length = placeholder(&chars[at + escaped..]);
+        let Some(length) = length else {
+            text.push(ch);
+            places.push(at + 1);
+            at += 1;
+            continue;
+        };
+        let inner = at + escaped..at + escaped + length;
+        for place in inner.clone() {
+            text.push(match chars[place] {
+                '{' if escaped == 0 => OPEN,
+                '}' if escaped == 0 => CLOSE,
+                ch => ch,
+            });
+            places.push(place + 1);
+        }
+        at = inner.end;
+    }
+    places.push(chars.len() + 1);
+    Ok((text, places))
+}
+
+/// The length of the placeholder that this begins with, as Caddy knows them in expressions.
+fn placeholder(chars: &[char]) -> Option<usize> {
+    let ['{', first, rest @ ..] = chars else { return None };
+    let in_name = |ch: &&char| ch.is_ascii_alphanumeric() || matches!(ch, '_' | '.' | '-');
+    let length = rest.iter().take_while(in_name).count();
+    (first.is_ascii_alphabetic() && length > 0 && rest.get(length) == Some(&'}')).then_some(length + 3)
+}
+
+struct Lexer {
+    text: Vec<char>,
+    places: Vec<usize>,
+    at: usize,
+}
+
+impl Lexer {
+    fn place(&self, at: usize) -> usize {
+        self.places[at.min(self.text.len())]
+    }
+
+    fn peek(&self, ahead: usize) -> Option<char> {
+        self.text.get(self.at + ahead).copied()
+    }
+
+    fn starts_with(&self, text: &str) -> bool {
+        text.chars().enumerate().all(|(ahead, ch)| self.peek(ahead) == Some(ch))
+    }
+
+    fn run(&mut self, of: impl Fn(char) -> bool) -> String {
+        let run: String = self.text[self.at..].iter().copied().take_while(|&ch| of(ch)).collect();
+        self.at += run.chars().count();
+        run
+    }
+
+    fn skip(&mut self) {
+        loop {
+            self.run(char::is_whitespace);
+            if !self.starts_with("//") {
+                return;
+            }
+            self.run(|ch| ch != '\n');
+        }
+    }
+
+    fn token(&mut self) -> Result<Kind, Mistake> {
+        let start = self.at;
+        let Some(ch) = self.peek(0) else { return Ok(Kind::End) };
+        if ch == OPEN {
+            self.at += 1;
+            let name = self.run(|ch| ch != CLOSE);
+            self.at += 1;
+            return Ok(Kind::Placeholder(name));
+        }
+        let quote_at = |lexer: &Self, ahead| matches!(lexer.peek(ahead), Some('"' | '\''));
+        if quote_at(self, 0) {
+            return self.string(false);
+        }
+        if matches!(ch, 'r' | 'R') && quote_at(self, 1) {
+            self.at += 1;
+            return self.string(true);
+        }
+        if matches!(ch, 'b' | 'B')
+            && (quote_at(self, 1) || (matches!(self.peek(1), Some('r' | 'R')) && quote_at(self, 2)))
+        {
+            return Err(Mistake::new(self.place(start), "octet strings (b'…'), which are not built into this version"));
+        }
+        if ch.is_ascii_digit() || (ch == '.' && self.peek(1).is_some_and(|ch| ch.is_ascii_digit())) {
+            return self.number();
+        }
+        if ch.is_ascii_alphabetic() || ch == '_' {
+            return Ok(Kind::Name(self.run(|ch| ch.is_ascii_alphanumeric() || ch == '_')));
+        }
+        match SIGNS.iter().find(|sign| self.starts_with(sign)) {
+            Some(sign) => {
+                self.at += sign.len();
+                Ok(Kind::Sign(sign))
+            }
+            None => Err(Mistake::new(self.place(start), format!("'{ch}', which begins nothing"))),
+        }
+    }
+
+    fn number(&mut self) -> Result<Kind, Mistake> {
+        let place = self.place(self.at);
+        if self.starts_with("0x") || self.starts_with("0X") {
+            self.at += 2;
+            let digits = self.run(|ch| ch.is_ascii_hexdigit());
+            let number = i64::from_str_radix(&digits, 16).ok();
+            return number.map(Kind::Int).ok_or_else(|| Mistake::new(place, "a number that is none"));
+        }
+        let mut text = self.run(|ch| ch.is_ascii_digit());
+        let mut whole = true;
+        if self.peek(0) == Some('.') && self.peek(1).is_some_and(|ch| ch.is_ascii_digit()) {
+            self.at += 1;
+            whole = false;
+            text.push('.');
+            text.push_str(&self.run(|ch| ch.is_ascii_digit()));
+        }
+        if matches!(self.peek(0), Some('e' | 'E')) {
+            let signed = usize::from(matches!(self.peek(1), Some('+' | '-')));
+            if self.peek(1 + signed).is_some_and(|ch| ch.is_ascii_digit()) {
+                whole = false;
+                text.extend(&self.text[self.at..self.at + 1 + signed]);
+                self.at += 1 + signed;
+                text.push_str(&self.run(|ch| ch.is_ascii_digit()));
+            }
+        }
+        if matches!(self.peek(0), Some('u' | 'U')) {
+            return Err(Mistake::new(place, "unsigned numbers, which are not built into this version"));
+        }
+        let kind = match whole {
+            true => text.parse().ok().map(Kind::Int),
+            false => text.parse().ok().map(Kind::Double),
+        };
+        kind.ok_or_else(|| Mistake::new(place, "a number that is too large"))
+    }
+
+    fn string(&mut self, raw: bool) -> Result<Kind, Mistake> {
+        let start = self.at;
+        let quote = self.peek(0).expect("a quote");
+        let length = if self.peek(1) == Some(quote) && self.peek(2) == Some(quote) { 3 } else { 1 };
+        self.at += length;
+        let mut text = String::new();
+        loop {
+            let here = self.at;
+            let Some(ch) = self.peek(0) else {
+                return Err(Mistake::new(self.place(start), "a string that is not closed"));
+            };
+            if (0..length).all(|ahead| self.peek(ahead) == Some(quote)) {
+                self.at += length;
+                return Ok(Kind::Text(text));
+            }
+            self.at += 1;
+            match ch {
+                '\n' | '\r' if length == 1 => {
+                    return Err(Mistake::new(self.place(start), "a string that is not closed on its line"));
+                }
+                '\\' if !raw => match self.escape() {
+                    Some(ch) => text.push(ch),
+                    None => return Err(Mistake::new(self.place(here), "an escape that is none")),
+                },
+                '\\' if raw && self.peek(0) == Some(quote) => {
+                    text.extend(['\\', quote]);
+                    self.at += 1;
+                }
+                ch => text.push(ch),
+            }
+        }
+    }
+
+    /// Behind a backslash.
+    fn escape(&mut self) -> Option<char> {
+        let ch = self.peek(0)?;
+        self.at += 1;
+        let (digits, radix) = match ch {
+            'a' => return Some('\u{7}'),
+            'b' => return Some('\u{8}'),
+            'f' => return Some('\u{c}'),
+            'n' => return Some('\n'),
+            'r' => return Some('\r'),
+            't' => return Some('\t'),
+            'v' => return Some('\u{b}'),
+            '\\' | '?' | '"' | '\'' | '`' => return Some(ch),
+            'x' | 'X' => (2, 16),
+            'u' => (4, 16),
+            'U' => (8, 16),
+            '0'..='3' => {
+                self.at -= 1;
+                (3, 8)
+            }
+            _ => return None,
+        };
+        let code: String = self.text.get(self.at..self.at + digits)?.iter().collect();
+        self.at += digits;
+        char::from_u32(u32::from_str_radix(&code, radix).ok()?)
+    }
+}

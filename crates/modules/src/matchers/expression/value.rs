@@ -1,0 +1,183 @@
+//! What an expression computes with. Values are small and copied; texts and lists lie in the evaluation's memory.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use super::evaluate::Halt;
+
+/// Octets of texts that one evaluation may hold, and items of lists. What a peer sends can be multiplied by an expression
+/// (`replace`, lists in lists), so there is an end to it.
+const OCTETS_MAX: usize = 64 * 1024 * 1024;
+const VALUES_MAX: usize = 1024 * 1024;
+/// Items of lists that one evaluation may look at, all its `exists` and the like together: they hold their worker.
+const STEPS_MAX: u32 = 128 * 1024;
+
+/// A run of octets in [`Memory::text`], or of values in [`Memory::values`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) start: u32,
+    pub(super) end: u32,
+}
+
+impl Span {
+    pub(super) fn new(range: Range<usize>) -> Self {
+        let index = |at| u32::try_from(at).expect("an evaluation's memory is far below 4 GiB");
+        Self { start: index(range.start), end: index(range.end) }
+    }
+
+    pub(super) fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Value {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Double(f64),
+    Text(Span),
+    /// A text that stands for whatever it is compared with.
+    Weak(Span),
+    List(Span),
+}
+
+/// Where one evaluation keeps its texts and lists.
+#[derive(Default)]
+pub(super) struct Memory {
+    /// The program's own texts first.
+    pub(super) text: Vec<u8>,
+    pub(super) values: Vec<Value>,
+    /// What the variables of `exists` and the like are now, the outermost first.
+    pub(super) locals: Vec<Value>,
+    steps: u32,
+}
+
+impl Memory {
+    pub(super) const EMPTY: Self = Self { text: Vec::new(), values: Vec::new(), locals: Vec::new(), steps: 0 };
+
+    pub(super) fn begin(&mut self, constants: &[u8]) {
+        self.text.clear();
+        self.text.extend_from_slice(constants);
+        self.values.clear();
+        self.locals.clear();
+        self.steps = 0;
+    }
+
+    pub(super) fn give_back(&mut self, octets_max: usize, values_max: usize) {
+        self.text.clear();
+        self.values.clear();
+        self.text.shrink_to(octets_max);
+        self.values.shrink_to(values_max);
+    }
+
+    pub(super) fn text(&self, span: Span) -> &[u8] {
+        &self.text[span.range()]
+    }
+
+    pub(super) fn list(&self, span: Span) -> &[Value] {
+        &self.values[span.range()]
+    }
+
+    /// What `write` appends, as a text.
+    pub(super) fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<Span, Halt> {
+        let start = self.text.len();
+        write(&mut self.text);
+        self.check()?;
+        Ok(Span::new(start..self.text.len()))
+    }
+
+    /// To be asked whenever something was added.
+    pub(super) fn check(&self) -> Result<(), Halt> {
+        match self.text.len() > OCTETS_MAX || self.values.len() > VALUES_MAX {
+            true => Err(Halt::Error("an expression's texts or lists became too large")),
+            false => Ok(()),
+        }
+    }
+
+    /// To be asked before an item of a list is looked at.
+    pub(super) fn step(&mut self) -> Result<(), Halt> {
+        self.steps += 1;
+        match self.steps > STEPS_MAX {
+            true => Err(Halt::Error("an expression looks at too many items of lists")),
+            false => Ok(()),
+        }
+    }
+
+    /// Appends a copy of a text.
+    pub(super) fn append(&mut self, range: Range<usize>) -> Result<(), Halt> {
+        self.text.extend_from_within(range);
+        self.check()
+    }
+
+    /// Room for a list, filled with null.
+    pub(super) fn reserve(&mut self, length: usize) -> Result<Span, Halt> {
+        let start = self.values.len();
+        self.values.resize(start + length, Value::Null);
+        self.check()?;
+        Ok(Span::new(start..start + length))
+    }
+
+    pub(super) fn equal(&self, one: Value, other: Value) -> bool {
+        match (one, other) {
+            (Value::Null, Value::Null) => true,
+            (Value::Bool(one), Value::Bool(other)) => one == other,
+            (Value::Weak(text), Value::Bool(truth)) | (Value::Bool(truth), Value::Weak(text)) => {
+                self.truth(Value::Weak(text)) == Some(truth)
+            }
+            (Value::Text(one) | Value::Weak(one), Value::Text(other) | Value::Weak(other)) => {
+                self.text(one) == self.text(other)
+            }
+            (Value::List(one), Value::List(other)) => {
+                let (one, other) = (self.list(one), self.list(other));
+                one.len() == other.len() && one.iter().zip(other).all(|(one, other)| self.equal(*one, *other))
+            }
+            _ => self.compare_numbers(one, other) == Some(Ordering::Equal),
+        }
+    }
+
+    /// `None` for what is in no order.
+    pub(super) fn compare(&self, one: Value, other: Value) -> Option<Ordering> {
+        match (one, other) {
+            (Value::Bool(one), Value::Bool(other)) => Some(one.cmp(&other)),
+            (Value::Text(one) | Value::Weak(one), Value::Text(other) | Value::Weak(other)) => {
+                Some(self.text(one).cmp(self.text(other)))
+            }
+            _ => self.compare_numbers(one, other),
+        }
+    }
+
+    fn compare_numbers(&self, one: Value, other: Value) -> Option<Ordering> {
+        match (self.number(one)?, self.number(other)?) {
+            (Value::Int(one), Value::Int(other)) => Some(one.cmp(&other)),
+            (Value::Int(one), Value::Double(other)) => (one as f64).partial_cmp(&other),
+            (Value::Double(one), Value::Int(other)) => one.partial_cmp(&(other as f64)),
+            (Value::Double(one), Value::Double(other)) => one.partial_cmp(&other),
+            _ => None,
+        }
+    }
+
+    /// The number that a value is; a weak text is one when it is written so.
+    pub(super) fn number(&self, value: Value) -> Option<Value> {
+        match value {
+            Value::Int(_) | Value::Double(_) => Some(value),
+            Value::Weak(text) => {
+                let text = std::str::from_utf8(self.text(text)).ok()?;
+                text.parse().map(Value::Int).or_else(|_| text.parse().map(Value::Double)).ok()
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn truth(&self, value: Value) -> Option<bool> {
+        match value {
+            Value::Bool(truth) => Some(truth),
+            Value::Weak(text) => match self.text(text) {
+                b"true" => Some(true),
+                b"false" => Some(false),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}

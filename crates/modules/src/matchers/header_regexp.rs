@@ -1,0 +1,39 @@
+//! `header_regexp`: for each named field one of the values must match the regular expression.
+
+use std::collections::BTreeMap;
+
+use causeway_message::FieldName;
+use causeway_pipeline::{Build, BuildError, Context, Matched, Matcher};
+use serde_json::Value;
+
+use super::header::values;
+use crate::regexp::{Capturing, Written};
+
+struct HeaderRegexp(Box<[(FieldName, Capturing)]>);
+
+/// Makes the matcher from an object of patterns by field.
+///
+/// # Errors
+/// When a field is none, or a pattern.
+pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
+    let written: BTreeMap<String, Written> = build.parse(value)?;
+    let mut conditions = Vec::with_capacity(written.len());
+    for (name, pattern) in &written {
+        let Some(field) = FieldName::parse(name) else { return Err(build.refuse(name, "a field name")) };
+        conditions.push((field, build.at(name, |build| Capturing::compile(pattern, build))?));
+    }
+    Ok(Box::new(HeaderRegexp(conditions.into())))
+}
+
+impl Matcher for HeaderRegexp {
+    fn matches(&self, cx: &mut Context) -> Matched {
+        Ok(self.0.iter().all(|(name, pattern)| {
+            let Some(number) = values(cx, name).position(|value| pattern.find(cx, value)) else { return false };
+            cx.with_scratch(|cx, text| {
+                text.extend(values(cx, name).nth(number).into_iter().flatten());
+                pattern.fill(cx, text);
+            });
+            true
+        }))
+    }
+}

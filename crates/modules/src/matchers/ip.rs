@@ -1,0 +1,154 @@
+//! `remote_ip` and `client_ip`: addresses and networks, in one of which the peer, or who it speaks for, must be.
+
+use std::net::{IpAddr, SocketAddr};
+
+use causeway_pipeline::context::VarId;
+use causeway_pipeline::{Build, BuildError, Context, Matched, Matcher};
+use ipnet::IpNet;
+use serde::Deserialize;
+use serde_json::Value;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    ranges: Vec<String>,
+}
+
+struct RemoteIp(Ranges);
+
+struct ClientIp {
+    ranges: Ranges,
+    /// What handlers may have set in the place of the address.
+    told: VarId,
+}
+
+/// Makes `remote_ip`.
+///
+/// # Errors
+/// When a range is none.
+pub fn make_remote(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
+    Ok(Box::new(RemoteIp(Ranges::parse(value, build)?)))
+}
+
+/// Makes `client_ip`.
+///
+/// # Errors
+/// When a range is none.
+pub fn make_client(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
+    Ok(Box::new(ClientIp { ranges: Ranges::parse(value, build)?, told: build.variable("client_ip") }))
+}
+
+impl Matcher for RemoteIp {
+    fn matches(&self, cx: &mut Context) -> Matched {
+        let peer = cx.arrival().peer;
+        Ok(self.0.contain(peer.ip().to_canonical(), zone(peer)))
+    }
+}
+
+impl Matcher for ClientIp {
+    fn matches(&self, cx: &mut Context) -> Matched {
+        if let Some(told) = cx.variable(self.told) {
+            let told = std::str::from_utf8(told).unwrap_or_default();
+            // With or without a port.
+            let ip = told.parse::<IpAddr>().or_else(|_| told.parse::<SocketAddr>().map(|address| address.ip()));
+            return Ok(ip.is_ok_and(|ip| self.ranges.contain(ip.to_canonical(), 0)));
+        }
+        let (client, peer) = (cx.client(), cx.arrival().peer);
+        let zone = if client.ip == peer.ip() { zone(peer) } else { 0 };
+        Ok(self.ranges.contain(client.ip, zone))
+    }
+}
+
+/// The interface that a link-local address belongs to; 0 when it is none.
+fn zone(peer: SocketAddr) -> u32 {
+    match peer {
+        SocketAddr::V6(peer) => peer.scope_id(),
+        SocketAddr::V4(_) => 0,
+    }
+}
+
+/// Networks, so that one of thousands is found at once.
+struct Ranges {
+    /// First and last address of each: in order, apart from each other.
+    v4: Box<[(u32, u32)]>,
+    v6: Box<[(u128, u128)]>,
+    /// Those that hold for one interface only.
+    zoned: Box<[(IpNet, u32)]>,
+}
+
+impl Ranges {
+    fn parse(value: &Value, build: &mut Build<'_>) -> Result<Self, BuildError> {
+        let written: Written = build.parse(value)?;
+        let (mut v4, mut v6, mut zoned) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, range) in written.ranges.iter().enumerate() {
+            let (network, zone) = build.at(format!("ranges[{index}]"), |build| parse(range, build))?;
+            match (zone, network) {
+                (Some(zone), network) => zoned.push((network, zone)),
+                (None, IpNet::V4(network)) => v4.push((network.network().to_bits(), network.broadcast().to_bits())),
+                (None, IpNet::V6(network)) => v6.push((network.network().to_bits(), network.broadcast().to_bits())),
+            }
+        }
+        Ok(Self { v4: joined(v4), v6: joined(v6), zoned: zoned.into() })
+    }
+
+    fn contain(&self, ip: IpAddr, zone: u32) -> bool {
+        let plain = match ip {
+            IpAddr::V4(ip) => is_in(&self.v4, ip.to_bits()),
+            IpAddr::V6(ip) => is_in(&self.v6, ip.to_bits()),
+        };
+        plain || self.zoned.iter().any(|(network, of)| *of == zone && network.contains(&ip))
+    }
+}
+
+/// `address[/bits][%zone]`, placeholders of the environment and the system resolved.
+fn parse(range: &str, build: &mut Build<'_>) -> Result<(IpNet, Option<u32>), BuildError> {
+    const EXPECTED: &str = "an IP address, or a network as 192.168.0.0/16 or fd00::/8";
+    let template = build.template(range);
+    let Some(text) = template.literal() else {
+        return Err(build.refuse(range, "a range without placeholders that only a request has"));
+    };
+    let (network, zone) = match text.split_once('%') {
+        Some((network, zone)) => (network, Some(zone)),
+        None => (text, None),
+    };
+    let network = network.parse::<IpNet>().or_else(|_| network.parse::<IpAddr>().map(IpNet::from));
+    let Ok(network) = network else { return Err(build.refuse(text, EXPECTED)) };
+    let zone = match zone {
+        None | Some("") => None,
+        Some(zone) => match interface(zone) {
+            Some(number) => Some(number),
+            None => return Err(build.refuse(text, "a zone that names a network interface of this machine")),
+        },
+    };
+    Ok((network, zone))
+}
+
+/// The number that the system gives an interface.
+fn interface(name: &str) -> Option<u32> {
+    if let Ok(number) = name.parse() {
+        return Some(number);
+    }
+    if name.contains('/') || name.starts_with('.') {
+        return None;
+    }
+    std::fs::read_to_string(format!("/sys/class/net/{name}/ifindex")).ok()?.trim().parse().ok()
+}
+
+/// In order, those that overlap made one.
+fn joined<A: Copy + Ord>(mut ranges: Vec<(A, A)>) -> Box<[(A, A)]> {
+    ranges.sort_unstable();
+    ranges.dedup_by(|later, kept| {
+        let overlap = later.0 <= kept.1;
+        if overlap {
+            kept.1 = kept.1.max(later.1);
+        }
+        overlap
+    });
+    ranges.into()
+}
+
+fn is_in<A: Copy + Ord>(ranges: &[(A, A)], address: A) -> bool {
+    let behind = ranges.partition_point(|(first, _)| *first <= address);
+    behind.checked_sub(1).is_some_and(|at| address <= ranges[at].1)
+}

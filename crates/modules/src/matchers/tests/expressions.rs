@@ -1,0 +1,322 @@
+//! expression: Caddy's documentation and CEL's language definition.
+
+use causeway_testkit::{Kit, Request};
+use serde_json::{Value, json};
+
+use super::{check, refused, registry};
+
+/// Expressions on a request for /foo?debug=1 of a.example.com, with the fields Field: foo, Field: bar and X: 7, behind vars
+/// foo=bar, n=5, list=a,b and yes=true.
+#[track_caller]
+fn holds(cases: &[(&str, bool)]) {
+    for (expression, want) in cases {
+        let status = ask(&json!(expression));
+        assert_eq!(status, if *want { 201 } else { 200 }, "{expression}");
+    }
+}
+
+#[track_caller]
+fn ask(expression: &Value) -> u16 {
+    let routes = json!([
+        { "handle": [{ "handler": "vars", "foo": "bar", "n": 5, "list": "a,b", "yes": true, "ä": "x" }] },
+        { "match": [{ "expression": expression }], "handle": [{ "handler": "static_response", "status_code": 201 }] },
+    ]);
+    let request = Request::get("/foo?debug=1").field("Host", "a.example.com:8080");
+    Kit::new(&registry(), &routes).send(&request.field("Field", "foo").field("Field", "bar").field("X", "7")).status
+}
+
+// Caddy, http.matchers.expression and celmatcher's functions: each matcher is one.
+#[test]
+fn matchers_are_functions() {
+    holds(&[
+        ("header({'Field': 'foo'})", true),
+        ("header({'Field': ['x', 'b*']})", true),
+        ("header({'Nope': 'foo'})", false),
+        (r"header({'X': '\{http.request.header.X}'})", true),
+        ("header_regexp('Field', 'fo{2}')", true),
+        ("header_regexp('name', 'Field', '^bar$')", true),
+        ("header_regexp('foo', 'Nope', 'fo{2}')", false),
+        ("host('localhost')", false),
+        ("host('*.example.com')", true),
+        ("host('example.net', '*.example.org')", false),
+        ("host({http.request.host})", true),
+        ("method('PUT')", false),
+        ("method('DELETE', 'GET')", true),
+        ("path('*oo*')", true),
+        ("path('/FOO')", true),
+        ("path('/fo')", false),
+        ("path('/bar', '/foo*')", true),
+        ("path({http.request.uri.path} + '*')", true),
+        ("path('/' + {http.vars.foo})", false),
+        ("path_regexp('')", true),
+        ("path_regexp('^/foo')", true),
+        ("path_regexp('bar_at_start', '^/bar')", false),
+        (r"path_regexp(r'^/foo\b')", true),
+        (r"path_regexp('^/foo\\b')", true),
+        ("protocol('HTTP')", true),
+        ("protocol('grpc')", false),
+        ("query({\"debug\": \"1\"})", true),
+        ("query({'debug': ['0', '2']})", false),
+        ("query({'debug': ['*']})", true),
+        ("query({'debug': {http.request.uri.query.debug}})", true),
+        ("query({'debug': ['0', {http.request.uri.query.debug}+'1']})", false),
+        ("remote_ip('192.0.2.1')", true),
+        ("remote_ip('10.0.0.0/8', '192.0.2.0/24')", true),
+        ("client_ip('192.168.0.0/16')", false),
+        ("vars({'foo': 'bar'})", true),
+        ("vars({'foo': ['x', 'y']})", false),
+        (r"vars({'\{http.request.uri.path}': '/foo'})", true),
+        // As Caddy's documentation has it; there it takes the backslash.
+        ("vars({'{http.request.uri.path}': ['/foo', '/x']})", true),
+        ("vars_regexp('foo', 'ba?r')", true),
+        ("vars_regexp('name', 'foo', '^a')", false),
+        (r"vars_regexp('\{http.request.uri.path}', '/fo?o')", true),
+        ("!path('/foo') || method('GET') && !header({'Field': 'x'})", true),
+    ]);
+}
+
+// Caddy: placeholders are values. A name that is not set is null.
+#[test]
+fn placeholders_are_values() {
+    holds(&[
+        ("{http.request.method} == 'GET'", true),
+        ("{http.request.host} == 'a.example.com' && {http.request.port} == '8080'", true),
+        ("{http.request.uri.path}.startsWith('/f')", true),
+        ("{http.request.method}.startsWith(\"P\")", false),
+        ("{http.request.header.X} == '7'", true),
+        ("{http.request.header.X} == 7", false),
+        ("int({http.request.header.X}) + 1 == 8", true),
+        ("{http.request.header.Nope} == ''", true),
+        ("{http.request.header.Nope} != null", true),
+        ("{http.vars.unset} == null", true),
+        ("{http.vars.unset} == ''", false),
+        ("{http.vars.unset} in ['', 'x']", false),
+        ("{http.vars.n} == 5 && {http.vars.n} > 4 && {http.vars.n} < 5.5 && {http.vars.n} in [4, 5]", true),
+        ("{http.vars.n} * 2 == 10 && -{http.vars.n} == -5", true),
+        ("{http.vars.yes} == true && {http.vars.yes}", true),
+        ("!{http.vars.yes}", false),
+        ("{http.vars.foo} + 'x' == 'barx'", true),
+        ("{http.error.status_code} == null", true),
+        ("{http.regexp.name.1} == null", true),
+        ("path_regexp('p', '^/(f)(o+)') && {http.regexp.p.2} == 'oo' && {http.regexp.1} == 'f'", true),
+        ("{http.shutting_down} || false", false),
+        ("{http.request.duration_ms} >= 0.0", true),
+        ("{http.vars.client_ip} == '192.0.2.1'", true),
+        ("{http.vars.trusted_proxy} == false", true),
+        ("{my_own} == null", true),
+        ("'\\{http.request.method}' == '{' + 'http.request.method}'", true),
+    ]);
+    let named = json!({ "expr": "path_regexp('^/(.)') && {http.regexp.own.1} == 'f'", "name": "own" });
+    assert_eq!(ask(&named), 201);
+}
+
+// CEL's language definition: operators, their order, errors that && and || leave behind.
+#[test]
+fn operators() {
+    holds(&[
+        ("1 + 2 * 3 == 7 && (1 + 2) * 3 == 9", true),
+        ("7 / 2 == 3 && 7 % 4 == 3 && -7 / 2 == -3 && 2 - 3 - 4 == -5", true),
+        ("1.5 + 1.5 == 3.0 && 1e3 == 1000.0 && .5 < 0.75", true),
+        ("0x1F == 31", true),
+        ("'a' + 'b' == \"ab\"", true),
+        ("'a' < 'b' && 'B' < 'a' && !('a' < 'a') && 'a' <= 'a'", true),
+        ("true != false && false < true", true),
+        ("1 in [1, 2] && !(3 in [1, 2]) && 'a' in ['a',]", true),
+        ("[1, 2] == [1, 2] && [1] != [2] && [1] + [2] == [1, 2] && [[1], ['a']][1][0] == 'a'", true),
+        ("true ? false : true", false),
+        ("{http.request.method} == 'GET' ? path('/foo') : false", true),
+        ("false ? false : true ? true : false", true),
+        ("true || int('x') == 1", true),
+        ("int('x') == 1 || true", true),
+        ("!(false && int('x') == 1) && !(int('x') == 1 && false)", true),
+        ("!!true && - -1 == 1", true),
+        ("null == null", true),
+        (
+            r#""\x41\u00e4\101\n\"" == 'Aä' + "A" + '''
+"'''"#,
+            true,
+        ),
+        (r"r'\n' == '\\n' && R'a' == 'a'", true),
+        ("true // a comment", true),
+        ("{http.request.header.X} == '7' &&\n\t{http.request.method} == 'GET'", true),
+        ("double('1.5') == 1.5 && int(1.9) == 1 && double(1) == 1.0 && bool('true')", true),
+        ("string(1) + string(true) + string(1.5) == '1true1.5' && string(1000000.0) == '1e+06'", true),
+    ]);
+}
+
+// CEL's definitions of functions on strings, and cel-go's extension for strings, which Caddy adds.
+#[test]
+fn functions() {
+    holds(&[
+        ("'abc'.startsWith('ab') && 'abc'.endsWith('bc') && 'abc'.contains('b') && !'abc'.contains('x')", true),
+        ("size('äb') == 2 && 'äb'.size() == 2 && size([1, 2]) == 2 && [].size() == 0", true),
+        ("'abc'.matches('^a.c$') && matches('abc', 'b') && !'abc'.matches('^b')", true),
+        (r"{http.request.host}.matches(r'^\w\.example\.com$')", true),
+        ("'äbc'.charAt(1) == 'b' && 'abc'.charAt(3) == ''", true),
+        ("'äbcb'.indexOf('b') == 1 && 'äbcb'.indexOf('b', 2) == 3 && 'abc'.indexOf('x') == -1", true),
+        ("'äbcb'.lastIndexOf('b') == 3 && 'äbcb'.lastIndexOf('b', 2) == 1", true),
+        ("'ABC'.lowerAscii() == 'abc' && 'abc'.upperAscii() == 'ABC' && ' a\t'.trim() == 'a'", true),
+        ("'aXbXc'.replace('X', '-') == 'a-b-c' && 'aXbXc'.replace('X', '', 1) == 'abXc'", true),
+        ("'äb'.replace('', '-') == '-ä-b-' && 'äb'.replace('', '-', 2) == '-ä-b' && ''.replace('', '-') == '-'", true),
+        ("'a,b,c'.split(',') == ['a', 'b', 'c'] && 'a,b,c'.split(',', 2) == ['a', 'b,c']", true),
+        ("'abc'.split('') == ['a', 'b', 'c'] && ''.split(',') == [''] && 'a'.split(',', 0) == []", true),
+        ("'äbc'.substring(1) == 'bc' && 'äbc'.substring(0, 1) == 'ä'", true),
+        ("['a', 'b'].join() == 'ab' && ['a', 'b'].join('-') == 'a-b'", true),
+        ("{http.vars.list}.split(',')[1] == 'b'", true),
+        ("'b' in {http.vars.list}.split(',')", true),
+        ("['/x', '/f'].exists(p, {http.request.uri.path}.startsWith(p))", true),
+        ("['/f', '/fo'].all(p, {http.request.uri.path}.startsWith(p))", true),
+        ("[1, 2, 3].exists_one(n, n > 2) && ![1, 2, 3].exists_one(n, n > 1)", true),
+        ("[1, 2, 3].filter(n, n > 1).map(n, n * 2) == [4, 6]", true),
+        ("[[1], [2, 3]].exists(l, l.exists(n, n == 3 && size(l) == 2))", true),
+    ]);
+}
+
+// Caddy answers 500 where an expression has no value.
+#[test]
+fn errors_while_it_runs() {
+    for expression in [
+        "int({http.request.uri.path}) == 1",
+        "{http.error.status_code} >= 500",
+        "{http.request.method} > 5",
+        "[1][1] == 1",
+        "1 / (size('') + 0) == 1",
+        "9223372036854775807 + 1 == 0",
+        "'abc'.substring(4) == ''",
+        "{http.request.method} ? true : false",
+        "{http.request.method} in {http.request.host}",
+        "{http.request.method} && true",
+    ] {
+        assert_eq!(ask(&json!(expression)), 500, "{expression}");
+    }
+}
+
+#[test]
+fn refused_at_load() {
+    let own = |mistake: &str| format!("expected a CEL expression: {mistake}");
+    for (expression, want) in [
+        ("", "the end where a value was expected at character 1"),
+        ("path('/a'", "the end where ')' was expected at character 10"),
+        ("{http.request.uri.query}", "a value of type any, where true or false is needed, at character 1"),
+        ("1 + 1", "a value of type int, where true or false is needed, at character 3"),
+        ("'a' == 1", "'==', which does not take (string, int) at character 5"),
+        ("1 == 1.0", "'==', which does not take (int, double) at character 3"),
+        ("'a' && true", "a value of type string, where true or false is needed, at character 1"),
+        ("'a' - 'b' == ''", "'-', which does not take (string, string) at character 5"),
+        ("'a'.startsWith(1)", "'startsWith()', which does not take (string, int) at character 5"),
+        ("'a'.nope()", "the function 'nope', which is not built into this version, at character 5"),
+        ("has({http.request.host})", "the function 'has', which is not built into this version, at character 1"),
+        ("math.greatest(1, 2) == 2", "the function 'greatest', which is not built into this version, at character 6"),
+        ("{http.request.host}.size == 1", "the field 'size' of a value, and values have none here at character 21"),
+        ("foo == 1", "the unknown name 'foo' at character 1"),
+        ("5u == 5u", "unsigned numbers, which are not built into this version at character 1"),
+        ("b'a' == b'a'", "octet strings (b'…'), which are not built into this version at character 1"),
+        ("{'a': 1} == {'a': 1}", "a map, which only header(), query(), vars() and file() take, at character 1"),
+        ("'a", "a string that is not closed at character 1"),
+        (r"'\{' == ''", "an escape that is none at character 2"),
+        ("'{http.request.host}' == ''", "a placeholder in a string, where it is not expanded"),
+        ("{time.now} == 1", "{time.now}: times are no values here"),
+        ("true = true", "'=', which begins nothing at character 6"),
+        ("method()", "method() without a string at character 1"),
+        ("host(80)", "an argument that is neither a string nor a placeholder, nor a sum of them at character 6"),
+        ("protocol()", "protocol() without exactly one string at character 1"),
+        ("protocol('a', 'b')", "protocol() without exactly one string at character 1"),
+        ("protocol(true)", "an argument that is no string literal at character 10"),
+        ("header('foo')", "header() without exactly one map, as {'key': 'value'} at character 1"),
+        ("header_regexp('foo')", "header_regexp() without a field or variable and a pattern"),
+        ("query({1: '1'})", "an argument that is neither a string nor a placeholder"),
+        ("query({'debug': 1})", "an argument that is neither a string nor a placeholder"),
+        ("query(Message{field: '1'})", "'{' where ')' was expected at character 14"),
+        ("vars('foo', 'bar')", "vars() without exactly one map"),
+        ("path_regexp({http.request.host})", "an argument that is no string literal at character 13"),
+        ("'a'.matches({http.request.host})", "a pattern that is no string literal at character 13"),
+        ("[1].exists('x', true)", "a variable that is no plain name at character 12"),
+        ("ä", "'ä', which begins nothing at character 1"),
+    ] {
+        let message = format!("found '{expression}', {}", own(want));
+        refused("expression", &[(json!(expression), &message)]);
+    }
+    refused(
+        "expression",
+        &[
+            (
+                json!("path_regexp('a(')"),
+                "path_regexp.pattern: found 'a(', expected a regular expression: unclosed group",
+            ),
+            (json!("'a'.matches('a(')"), "found 'a(', expected a regular expression"),
+            (json!("remote_ip('x')"), "remote_ip.ranges[0]: found 'x', expected an IP address"),
+            (json!({ "expr": "true", "nam": "x" }), "unknown field `nam`"),
+            (json!(5), "invalid type"),
+        ],
+    );
+    let deep = format!("{}true{}", "(".repeat(40), ")".repeat(40));
+    refused(
+        "expression",
+        &[(json!(deep), &format!("found '{deep}', {}", own("brackets deeper inside each other than 32")))],
+    );
+    let long = format!("1{} == 1", " + 1".repeat(40));
+    refused("expression", &[(json!(long), &format!("found '{long}', {}", own("a chain of more than 32 operators")))]);
+}
+
+// A long chain of || is one list, not a deep tree.
+#[test]
+fn long_chains() {
+    let terms: Vec<_> = (0..2000).map(|number| format!("{{http.request.uri.path}} == '/{number}'")).collect();
+    let mut kit = Kit::new(
+        &registry(),
+        &json!([{ "match": [{ "expression": terms.join(" || ") }], "handle": [
+            { "handler": "static_response", "status_code": 201 },
+        ] }]),
+    );
+    assert_eq!([kit.send(&Request::get("/1999")).status, kit.send(&Request::get("/2000")).status], [201, 200]);
+}
+
+// What the Caddyfile's handle_errors with codes and classes becomes.
+#[test]
+fn of_error_routes() {
+    let condition =
+        "{http.error.status_code} >= 500 && {http.error.status_code} <= 599 || {http.error.status_code} in [404]";
+    let errors = json!([
+        { "match": [{ "expression": condition }], "handle": [{ "handler": "static_response", "status_code": 201 }] },
+    ]);
+    for (status, want) in [(404, 201), (410, 410), (500, 201), (503, 201), (599, 201), (499, 499)] {
+        let routes = json!([{ "handle": [{ "handler": "error", "status_code": status }] }]);
+        let answer = Kit::with_errors(&registry(), &routes, &errors).send(&Request::get("/"));
+        assert_eq!(answer.status, want, "{status}");
+    }
+}
+
+// What a peer sends is multiplied up to a bound, and what a step of exists() took is given back.
+#[test]
+fn memory_and_steps_are_bounded() {
+    let field = ",".repeat(8 * 1024);
+    for (expression, want) in [
+        (
+            "{http.request.header.A}.replace(',', {http.request.header.A}).replace(',', {http.request.header.A}) == ''",
+            500,
+        ),
+        ("{http.request.header.A}.split(',').map(x, {http.request.header.A}.split(',')).size() > 0", 500),
+        (
+            "[{http.request.header.A}].map(x, x + x).map(x, x + x).map(x, x + x).map(x, x + x).map(x, x + x).map(x, x + x)\
+          .map(x, x + x).map(x, x + x).map(x, x + x).map(x, x + x).map(x, x + x).map(x, x + x).map(x, x + x)\
+          .map(x, x + x).map(x, x + x).size() == 1",
+            500,
+        ),
+        ("{http.request.header.A}.split(',', 200).exists(x, {http.request.header.A}.split(',').size() == 0)", 200),
+        ("{http.request.header.A}.split(',').exists(x, {http.request.header.A}.split(',').exists(y, y == 'z'))", 500),
+        ("{http.request.header.A}.replace(',', ',,').size() == 16384", 201),
+    ] {
+        let routes = json!([{ "match": [{ "expression": expression }], "handle": [
+            { "handler": "static_response", "status_code": 201 },
+        ] }]);
+        let answer = Kit::new(&registry(), &routes).send(&Request::get("/").field("A", &field));
+        assert_eq!(answer.status, want, "{expression}");
+    }
+}
+
+// Beside the others in a set, and negated.
+#[test]
+fn within_sets() {
+    check("not", &[(json!([{ "expression": "path('/a')", "method": ["GET"] }]), Request::get("/a"), false)]);
+    check("expression", &[(json!({ "expr": "path('/a')" }), Request::get("/a"), true)]);
+}

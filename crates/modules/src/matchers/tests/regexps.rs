@@ -1,0 +1,98 @@
+//! path_regexp, header_regexp, vars_regexp: what they match, and which placeholders they fill.
+
+use causeway_testkit::{Kit, Request};
+use serde_json::{Value, json};
+
+use super::{check, refused, registry};
+
+// Caddy, http.matchers.path_regexp: on the decoded, cleaned path; letters count.
+#[test]
+fn path_regexp() {
+    let pattern = |pattern: &str| json!({ "pattern": pattern });
+    let cases: Vec<_> = [
+        ("^/foo", "/foo/bar", true),
+        ("^/foo", "/FOO", false),
+        ("(?i)^/foo", "/FOO", true),
+        ("", "/", true),
+        ("/", "/", true),
+        ("^/bar", "/foo/bar", false),
+        ("^/add/([0-9]+)$", "/add/17?x=y", true),
+        ("^/secret/", "/x/..//secret//y", true),
+        ("^/secret/", "/%73ecret/y", true),
+        ("^/a b$", "/a%20b", true),
+        ("^/.$", "/%c3%a4", true),
+        ("^/\\w$", "/%c3%a4", false),
+        ("^/.{2}/.*$", "/%ff%fe/x", true),
+        ("\\.(css|js)$", "/a.css/", false),
+    ]
+    .into_iter()
+    .map(|(source, target, want)| (pattern(source), Request::get(target), want))
+    .collect();
+    check("path_regexp", &cases);
+    refused(
+        "path_regexp",
+        &[
+            (pattern("a("), "pattern: found 'a(', expected a regular expression: unclosed group"),
+            (
+                pattern("a(?=b)"),
+                "pattern: found 'a(?=b)', expected a regular expression: a group of an unknown kind at character 2",
+            ),
+            (json!({ "name": "-", "pattern": "" }), "name: found '-', expected a name"),
+            (json!({ "patern": "" }), "unknown field"),
+        ],
+    );
+}
+
+// Caddy, http.matchers.header_regexp: every field must match, by one of its values.
+#[test]
+fn header_regexp() {
+    let request = || Request::get("/").field("Field", "foo").field("Field", "bar").field("Other", "x");
+    check(
+        "header_regexp",
+        &[
+            (json!({ "Field": { "pattern": "fo{2}" } }), request(), true),
+            (json!({ "field": { "pattern": "^bar$" } }), request(), true),
+            (json!({ "Field": { "pattern": "^foobar" } }), request(), false),
+            (json!({ "Nope": { "pattern": "" } }), request(), false),
+            (json!({ "Field": { "pattern": "o" }, "Other": { "pattern": "y" } }), request(), false),
+            (json!({ "Field": { "pattern": "o" }, "Other": { "pattern": "x" } }), request(), true),
+            (json!({ "Host": { "pattern": "^local" } }), request(), true),
+            (json!({}), request(), true),
+        ],
+    );
+    refused("header_regexp", &[(json!({ "a b": { "pattern": "" } }), "found 'a b', expected a field name")]);
+}
+
+#[track_caller]
+fn captures(set: &Value, request: &Request, body: &str, want: &str) {
+    let respond = json!({ "handler": "static_response", "body": body });
+    let mut kit = Kit::new(&registry(), &json!([{ "match": [set], "handle": [respond] }]));
+    assert_eq!(kit.send(request).text(), want, "{set} {}", request.target());
+}
+
+// Caddy: "Upon a match, it adds placeholders: {http.regexp.name.capture_group}", by number and name, and the same without
+// the name of the expression. A group that took no part is empty.
+#[test]
+fn groups_fill_placeholders() {
+    let path = json!({ "path_regexp": { "name": "re", "pattern": "^/(?P<year>[0-9]{4})/(?<month>[0-9]+)?(x)?" } });
+    let all = "{http.regexp.re.0}|{http.regexp.re.1}|{http.regexp.re.year}|{http.regexp.re.2}|{http.regexp.re.month}|\
+               {http.regexp.re.3}|{http.regexp.1}|{http.regexp.year}|{http.regexp.re.4}";
+    captures(&path, &Request::get("/2024/07/"), all, "/2024/07|2024|2024|07|07||2024|2024|{http.regexp.re.4}");
+    captures(&path, &Request::get("/2024/x"), all, "/2024/x|2024|2024|||x|2024|2024|{http.regexp.re.4}");
+    let unnamed = json!({ "path_regexp": { "pattern": "([a-z]+)$" } });
+    captures(&unnamed, &Request::get("/a/b"), "{http.regexp.1}{http.regexp.0}{http.regexp..1}", "bb{http.regexp..1}");
+    let header = json!({ "header_regexp": { "Cookie": { "name": "login", "pattern": "login_([a-f0-9]+)" } } });
+    let request = Request::get("/").field("Cookie", "other").field("Cookie", "a=b; login_12ef=1");
+    captures(&header, &request, "{http.regexp.login.1}", "12ef");
+    let vars = json!({ "vars_regexp": { "{http.request.uri.path}": { "name": "v", "pattern": "/(.)" } } });
+    captures(&vars, &Request::get("/%c3%a4b"), "{http.regexp.v.1}", "ä");
+    // The octets themselves, although they are no UTF-8; static_response writes what they are.
+    let broken = json!({ "path_regexp": { "name": "b", "pattern": "^/(.)(.)(ä)(.)" } });
+    let mut kit = Kit::new(
+        &registry(),
+        &json!([{ "match": [broken], "handle": [
+        { "handler": "static_response", "body": "{http.regexp.b.1},{http.regexp.b.2},{http.regexp.b.3},{http.regexp.b.4}" },
+    ] }]),
+    );
+    assert_eq!(kit.send(&Request::get("/%ff%c3%c3%a4%80")).body, b"\xff,\xc3,\xc3\xa4,\x80");
+}

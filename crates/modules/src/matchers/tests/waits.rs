@@ -1,0 +1,50 @@
+//! Matchers that have to wait, inside of others.
+
+use causeway_pipeline::context::MatcherId;
+use causeway_pipeline::{Build, BuildError, Context, Matched, Matcher, Sleep};
+use causeway_testkit::{Kit, Request};
+use serde_json::{Value, json};
+
+use super::registry;
+
+/// Waits, then matches when the path holds what its first try says.
+struct Waiting(MatcherId, String);
+
+fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> {
+    Ok(Box::new(Waiting(build.matcher_id(), value["try_files"][0].as_str().unwrap_or_default().to_owned())))
+}
+
+impl Matcher for Waiting {
+    fn matches(&self, cx: &mut Context) -> Matched {
+        if let Some(found) = cx.recall(self.0) {
+            return Ok(found);
+        }
+        let wanted = self.1.clone();
+        let worker = std::rc::Rc::clone(cx.worker());
+        let until = worker.now() + std::time::Duration::from_secs(1);
+        let sleep = Sleep::until(worker, until);
+        Err(cx.wait_to_match(self.0, sleep, move |cx, ()| {
+            Ok(memchr::memmem::find(cx.path(), wanted.as_bytes()).is_some())
+        }))
+    }
+}
+
+// `&&` and `||` do not take a wait for an error; what was found is recalled when the route is considered again.
+#[test]
+fn in_expressions_and_not() {
+    let mut registry = registry();
+    registry.matcher("file", make);
+    for (set, want) in [
+        (json!({ "expression": "file('a') && file({'try_files': ['b']})" }), true),
+        (json!({ "expression": "file('x') || file('b') && method('GET')" }), true),
+        (json!({ "expression": "file('a', 'x') ? file('x') : true" }), false),
+        (json!({ "expression": "!file('x') && !file()" }), false),
+        (json!({ "expression": "true || file('x')" }), true),
+        (json!({ "not": [{ "file": { "try_files": ["x"] } }, { "expression": "file('a') && false" }] }), true),
+        (json!({ "not": [{ "file": { "try_files": ["a"] } }] }), false),
+    ] {
+        let routes = json!([{ "match": [set], "handle": [{ "handler": "static_response", "status_code": 201 }] }]);
+        let answer = Kit::new(&registry, &routes).send(&Request::get("/ab"));
+        assert_eq!(answer.status == 201, want, "{set}");
+    }
+}

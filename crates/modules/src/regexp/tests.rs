@@ -1,0 +1,111 @@
+use regex::bytes::Regex;
+
+use super::syntax::translate;
+use super::{as_characters, before_repair};
+
+#[track_caller]
+fn regex(pattern: &str) -> Regex {
+    let translated = translate(pattern).unwrap_or_else(|mistake| panic!("{pattern}: {mistake}"));
+    Regex::new(&translated.pattern).unwrap_or_else(|error| panic!("{pattern}: {error}"))
+}
+
+// Go, package regexp/syntax: what it means where the regex crate means something else, or nothing.
+#[test]
+fn go_means() {
+    for (pattern, text, want) in [
+        (r"^\d$", "٣", false),
+        (r"^\D$", "٣", true),
+        (r"^\w$", "ä", false),
+        (r"^[\w]$", "_", true),
+        (r"^[^\w]$", "ä", true),
+        (r"^[\W]$", "ä", true),
+        (r"^\s$", "\u{b}", false),
+        (r"^\s$", "\u{c}", true),
+        (r"^[[:space:]]$", "\u{b}", true),
+        (r"^[[:^alpha:]]$", "1", true),
+        (r"^(?i)\w$", "\u{212a}", true),
+        (r"ä\b", "ä ", false),
+        (r"a\b", "aä", true),
+        (r"a\Bb", "ab", true),
+        (r"\<a\>", "<a>", true),
+        (r"\_\-\/\#\ ", "_-/# ", true),
+        (r"^[a&&b]$", "&", true),
+        (r"^[[]$", "[", true),
+        (r"^[]a]+$", "]a", true),
+        (r"^[^]a]$", "b", true),
+        (r"^[a-]$", "-", true),
+        (r"^[a-c-e]$", "-", true),
+        (r"^[\-x]$", "-", true),
+        (r"^[~~#]$", "#", true),
+        (r"^\Qa.b*\E+$", "a.b**", true),
+        (r"^\Qa.b", "a.b", true),
+        (r"^\101\x41\x{41}\0$", "AAA\0", true),
+        (r"^\a\f\n\r\t\v$", "\x07\x0c\n\r\t\x0b", true),
+        (r"^a{,2}$", "a{,2}", true),
+        (r"^a{b}$", "a{b}", true),
+        (r"^a{02}$", "a{02}", true),
+        (r"^a{2}b{1,}c{0,1}$", "aab", true),
+        (r"^{", "{", true),
+        (r"\b{start}", "a{start}", true),
+        (r"^\pL\p{Greek}\PN\p{^Lu}$", "äαxx", true),
+        (r"^(?s:.)(?-s:.)$", "\n\n", false),
+        (r"^(?m)b$", "a\nb", false),
+        (r"(?m)^b$", "a\nb\nc", true),
+        (r"b$", "b\n", false),
+        (r"\Ab\z", "b", true),
+        (r"^(?U)(a+)", "aa", true),
+        (r"^(|a)$", "a", true),
+        (r"^a??b+?$", "abb", true),
+        (r"^(?:a*)*$", "aa", true),
+        ("^[\u{7f}-\u{100}]$", "ä", true),
+        (r"^[^\n]$", "\n", false),
+        (r"^[^a]$", "\n", true),
+    ] {
+        assert_eq!(regex(pattern).is_match(text.as_bytes()), want, "{pattern:?} {text:?}");
+    }
+    assert_eq!(translate("(?P<a>x)(y)(?<b>z)(?:w)").unwrap().names, [None, Some("a".into()), None, Some("b".into())]);
+}
+
+#[test]
+fn go_refuses() {
+    for (pattern, want) in [
+        ("a**", "a repetition of a repetition at character 3"),
+        ("a+?*", "a repetition of a repetition at character 4"),
+        ("a{2}{3}", "a repetition of a repetition at character 5"),
+        ("a{1001}", "a count that is above 1000 or goes down at character 2"),
+        ("ä{3,2}", "a count that is above 1000 or goes down at character 2"),
+        (r"(a)\1", "a reference to a group, which regular expressions here do not have at character 4"),
+        (r"\C", "an escape that is none at character 1"),
+        (r"\Z", "an escape that is none at character 1"),
+        (r"a\", "an escape that is none at character 2"),
+        (r"[\b]", "an escape that is none at character 2"),
+        (r"\x{110000}", "an escape that is none at character 1"),
+        (r"\xg0", "an escape that is none at character 1"),
+        (r"[a", "a class that is not closed at character 1"),
+        (r"[a-\d]", "an escape that is none at character 4"),
+        (r"[z-a]", "a range that goes down at character 2"),
+        (r"[[:alfa:]]", "a class of an unknown name at character 2"),
+        (r"(?!a)", "a group of an unknown kind at character 1"),
+        (r"(?x)a b", "a group of an unknown kind at character 1"),
+        (r"(?<a b>x)", "a group without a name at character 1"),
+        (r"(?<a>x)(?P<a>x)", "a second group of the same name at character 8"),
+        (r"\p{", "a Unicode class that is none at character 1"),
+    ] {
+        assert_eq!(translate(pattern).map(|_| ()).unwrap_err().to_string(), want, "{pattern:?}");
+    }
+    for pattern in ["*", "a|*", "(", ")", r"\p{Nope}"] {
+        let translated = translate(pattern).unwrap();
+        assert!(Regex::new(&translated.pattern).is_err(), "{pattern}");
+    }
+}
+
+// Go, package unicode/utf8: an octet that is part of no character is U+FFFD, one octet wide.
+#[test]
+fn what_is_no_utf8() {
+    let text = b"a\xffb\xe2\x82c\xc3\xa4\x80";
+    let mut repaired = Vec::new();
+    let read = as_characters(text, &mut repaired).to_vec();
+    assert_eq!(read, "a\u{fffd}b\u{fffd}\u{fffd}cä\u{fffd}".as_bytes());
+    let places: Vec<_> = [0, 1, 4, 5, 8, 11, 12, 14, 17].iter().map(|&at| before_repair(text, at)).collect();
+    assert_eq!(places, [0, 1, 2, 3, 4, 5, 6, 8, 9]);
+}
