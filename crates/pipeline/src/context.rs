@@ -6,6 +6,10 @@
 //! A [`Spare`] holds storage only; a protocol machine fills its head. [`Spare::prepare`] is the only way to a
 //! [`Context`], so a handler never meets one whose facts were not set. [`Context::recycle`] empties everything and keeps
 //! the storage: a dirty test proves that an exchange after any other equals one on fresh storage.
+//!
+//! - `variables`: what handlers leave for each other
+
+mod variables;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -21,12 +25,11 @@ use crate::route::{Flow, Generation, ServerId};
 use crate::template::Template;
 use crate::wait::{Wait, Waits};
 use crate::worker::Worker;
+pub use variables::VarId;
+use variables::Variables;
 
 /// Storage that one exchange may grow and the next one keeps; what is above goes back to the allocator.
 const KEPT_OCTETS_MAX: usize = 16 * 1024;
-
-/// Variables that storage keeps room for, 12 octets each; a plan with more makes room again when one of those is set.
-const KEPT_VARIABLES_MAX: usize = 4096;
 
 /// Scratches kept: templates are rendered inside each other's use at most so deep in what is built in.
 const SCRATCHES_MAX: usize = 4;
@@ -79,21 +82,9 @@ impl Scheme {
     }
 }
 
-/// A variable's slot, allotted at build.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct VarId(pub(crate) u32);
-
 /// A matcher that may wait, by the number that it got at build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MatcherId(pub(crate) u32);
-
-/// Where a variable's text lies in [`Parts::text`], and for which exchange: so nothing has to be cleared between two.
-#[derive(Debug, Clone, Copy, Default)]
-struct Text {
-    exchange: u32,
-    start: u32,
-    end: u32,
-}
 
 struct Parts {
     worker: Rc<dyn Worker>,
@@ -110,10 +101,7 @@ struct Parts {
     path: Vec<u8>,
     path_is_raw: bool,
     response: ResponseHead,
-    /// Which exchange of this storage it is; what a slot of `variables` says of another one is void.
-    exchange: u32,
-    variables: Vec<Text>,
-    text: Vec<u8>,
+    variables: Variables,
     /// Where templates are rendered; more than one where one is rendered while another is looked at.
     scratches: Vec<Vec<u8>>,
     client: Option<Client>,
@@ -160,9 +148,7 @@ impl Spare {
             path: Vec::new(),
             path_is_raw: true,
             response: ResponseHead::new(StatusCode::OK),
-            exchange: 1,
-            variables: Vec::new(),
-            text: Vec::new(),
+            variables: Variables::default(),
             scratches: Vec::new(),
             client: None,
             uuid: None,
@@ -384,8 +370,7 @@ impl Context {
     /// A variable's text; `None` while unset.
     #[inline]
     pub fn variable(&self, id: VarId) -> Option<&[u8]> {
-        let text = self.0.variables.get(id.0 as usize)?;
-        (text.exchange == self.0.exchange).then(|| &self.0.text[text.start as usize..text.end as usize])
+        self.0.variables.get(id)
     }
 
     /// Sets a variable to what the template renders to.
@@ -395,22 +380,12 @@ impl Context {
 
     /// Sets a variable.
     pub fn set_variable_text(&mut self, id: VarId, text: &[u8]) {
-        let parts = &mut *self.0;
-        let start = octets(parts.text.len());
-        parts.text.extend_from_slice(text);
-        let text = Text { exchange: parts.exchange, start, end: octets(parts.text.len()) };
-        let at = id.0 as usize;
-        if parts.variables.len() <= at {
-            parts.variables.resize(at + 1, Text::default());
-        }
-        parts.variables[at] = text;
+        self.0.variables.set(id, text);
     }
 
     /// Forgets a variable.
     pub fn unset_variable(&mut self, id: VarId) {
-        if let Some(text) = self.0.variables.get_mut(id.0 as usize) {
-            *text = Text::default();
-        }
+        self.0.variables.unset(id);
     }
 
     /// The fault that the error routes handle.
@@ -518,15 +493,7 @@ impl Context {
         keep(&mut parts.path);
         parts.response.clear();
         parts.response.give_back(KEPT_OCTETS_MAX);
-        parts.exchange = parts.exchange.checked_add(1).unwrap_or_else(|| {
-            parts.variables.clear();
-            1
-        });
-        if parts.variables.len() > KEPT_VARIABLES_MAX {
-            parts.variables.truncate(KEPT_VARIABLES_MAX);
-            parts.variables.shrink_to_fit();
-        }
-        keep(&mut parts.text);
+        parts.variables.renew();
         parts.scratches.truncate(SCRATCHES_MAX);
         parts.scratches.iter_mut().for_each(keep);
         parts.client = None;
@@ -595,10 +562,6 @@ fn copy_head(from: &Head, to: &mut Head) {
 fn keep(octets: &mut Vec<u8>) {
     octets.clear();
     octets.shrink_to(KEPT_OCTETS_MAX);
-}
-
-fn octets(len: usize) -> u32 {
-    u32::try_from(len).expect("a context's text is far below 4 GiB")
 }
 
 fn chunk_of(worker: &dyn Worker, octets: &[u8]) -> Chunk {

@@ -1,15 +1,20 @@
 //! What belongs to the request: each placeholder of Caddy's HTTP list that needs neither TLS nor a proxy, and the clock.
+//!
+//! - `target`: the target and what it is made of
+//! - `time`: the clock and durations
+
+mod target;
+mod time;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::ops::Range;
-use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use causeway_message::{FieldMap, FieldName, Head, NameRef, TargetForm, Version, names, path};
-use jiff::tz::TimeZone;
-use jiff::{Timestamp, Zoned};
+use causeway_message::{FieldMap, FieldName, Head, NameRef, Version, names};
+
+use target::{Form, Part, part_of, query_values};
+use time::{Clock, go_duration};
 
 use super::{VARIABLES, load_time};
 use crate::build::Build;
@@ -83,44 +88,12 @@ pub(super) enum End {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
-    Uri,
-    Path,
-    File,
-    FileBase,
-    FileExtension,
-    Folder,
-    /// A segment, from 0.
-    Segment(usize),
-    Query,
-    PrefixedQuery,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
-    Plain,
-    /// As a value in a query.
-    Escaped,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OfFault {
     Status,
     StatusText,
     Message,
     Trace,
     Id,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Clock {
-    Written,
-    Http,
-    Rfc3339,
-    CommonLog,
-    Year,
-    Unix,
-    UnixMs,
 }
 
 impl Known {
@@ -241,7 +214,7 @@ impl Place {
     fn render_fact(&self, cx: &Context, out: &mut Vec<u8>) {
         let head = cx.head();
         let text: &[u8] = match self {
-            Self::Target(which, part, form) => return target(cx, *which, *part, *form, out),
+            Self::Target(which, part, form) => return target::render(cx, *which, *part, *form, out),
             Self::Field(name) => return joined(cx, name, out),
             Self::ResponseField(name) => return join(cx.response().fields(), name.as_ref(), out),
             Self::Variable(id) => cx.variable(*id).unwrap_or_default(),
@@ -325,93 +298,6 @@ fn network(bits: &str) -> Option<Place> {
     Some(Place::RemoteNetwork { v4: v4.parse().ok()?, v6: v6.parse().ok()? })
 }
 
-/// What a name stands for that began with `uri` or `orig_uri`.
-fn part_of(name: &str, which: Which) -> Option<Place> {
-    let (name, form) = match name.strip_suffix("_escaped") {
-        Some(name) => (name, Form::Escaped),
-        None => (name, Form::Plain),
-    };
-    let part = match name {
-        "" => Part::Uri,
-        ".path" => Part::Path,
-        ".path.file" => Part::File,
-        ".path.dir" => Part::Folder,
-        ".query" => Part::Query,
-        ".prefixed_query" => Part::PrefixedQuery,
-        ".path.file.base" if which == Which::Current => Part::FileBase,
-        ".path.file.ext" if which == Which::Current => Part::FileExtension,
-        _ => Part::Segment(name.strip_prefix(".path.")?.parse().ok()?),
-    };
-    // Caddy has these escaped, and no other.
-    let has_form = match which {
-        Which::Current => matches!(part, Part::Uri | Part::Path | Part::Query),
-        Which::Original => part == Part::File,
-    };
-    (form == Form::Plain || has_form).then_some(Place::Target(which, part, form))
-}
-
-fn target(cx: &Context, which: Which, part: Part, form: Form, out: &mut Vec<u8>) {
-    let start = out.len();
-    let target = head_of(cx, which).target();
-    let query = || target.query().filter(|_| target.form() != TargetForm::Asterisk).unwrap_or_default().as_bytes();
-    match (part, which, form) {
-        (Part::Uri, Which::Original, _) => out.extend_from_slice(target.as_str().as_bytes()),
-        (Part::Uri, Which::Current, _) => {
-            out.extend_from_slice(target.path().as_bytes());
-            if !query().is_empty() {
-                out.push(b'?');
-                out.extend_from_slice(query());
-            }
-        }
-        (Part::Query, ..) => out.extend_from_slice(query()),
-        (Part::PrefixedQuery, ..) => {
-            if !query().is_empty() {
-                out.push(b'?');
-                out.extend_from_slice(query());
-            }
-        }
-        // An escaped slash of the request belongs to the last segment, so the path is cut before it is decoded.
-        (Part::File, Which::Original, Form::Escaped) => {
-            let path = target.path().as_bytes();
-            return out.extend_from_slice(&path[range_in(path, part)]);
-        }
-        (part, Which::Current, _) => out.extend_from_slice(&cx.path()[range_in(cx.path(), part)]),
-        (part, Which::Original, _) => {
-            // A path with a bad escape is no target, so a head has none.
-            let _ = path::decode(target.path(), out);
-            let wanted = range_in(&out[start..], part);
-            out.truncate(start + wanted.end);
-            out.drain(start..start + wanted.start);
-        }
-    }
-    if form == Form::Escaped {
-        let plain = out.split_off(start);
-        escape_query(&plain, out);
-    }
-}
-
-/// Where in a path a part of it lies.
-fn range_in(path: &[u8], part: Part) -> Range<usize> {
-    let end = path.len();
-    let file = path.iter().rposition(|&octet| octet == b'/').map_or(0, |slash| slash + 1);
-    let dot = || path[file..].iter().rposition(|&octet| octet == b'.').map_or(end, |dot| file + dot);
-    match part {
-        Part::File => file..end,
-        Part::Folder => 0..file,
-        Part::FileBase => file..dot(),
-        Part::FileExtension => dot()..end,
-        Part::Segment(index) => {
-            let mut from = usize::from(path.starts_with(b"/"));
-            for _ in 0..index {
-                let Some(slash) = path[from..].iter().position(|&octet| octet == b'/') else { return 0..0 };
-                from += slash + 1;
-            }
-            from..path[from..].iter().position(|&octet| octet == b'/').map_or(end, |slash| from + slash)
-        }
-        Part::Path | Part::Uri | Part::Query | Part::PrefixedQuery => 0..end,
-    }
-}
-
 /// All values of a request's field; the host may stand in the target and not among the fields.
 fn joined(cx: &Context, name: &FieldName, out: &mut Vec<u8>) {
     match name.as_ref() {
@@ -426,56 +312,6 @@ fn join(fields: &FieldMap, name: NameRef<'_>, out: &mut Vec<u8>) {
             out.push(b',');
         }
         out.extend_from_slice(value);
-    }
-}
-
-/// All values of a key, decoded, with commas between them. A pair with a `;` or a bad escape does not count, as in Go.
-fn query_values(query: &str, key: &[u8], out: &mut Vec<u8>) {
-    let mut first = true;
-    for pair in query.split('&').filter(|pair| !pair.contains(';')) {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let start = out.len();
-        if !decode_query(name, out) || out[start..] != *key {
-            out.truncate(start);
-            continue;
-        }
-        out.truncate(start);
-        if !first {
-            out.push(b',');
-        }
-        if decode_query(value, out) {
-            first = false;
-        } else {
-            out.truncate(start);
-        }
-    }
-}
-
-/// Appends a query's key or value: `+` is a space. False for a bad escape.
-fn decode_query(text: &str, out: &mut Vec<u8>) -> bool {
-    let start = out.len();
-    let spaced = path::decode(text, out).is_ok();
-    // A plus that was escaped is one; it is told from the others by where they stand in the raw text.
-    if spaced && text.contains('+') {
-        out.truncate(start);
-        for (number, part) in text.split('+').enumerate() {
-            if number > 0 {
-                out.push(b' ');
-            }
-            let _ = path::decode(part, out);
-        }
-    }
-    spaced
-}
-
-/// As a query's value is written (Go's `url.QueryEscape`).
-fn escape_query(plain: &[u8], out: &mut Vec<u8>) {
-    for &octet in plain {
-        match octet {
-            b' ' => out.push(b'+'),
-            _ if octet.is_ascii_alphanumeric() || b"-_.~".contains(&octet) => out.push(octet),
-            _ => write(out, format_args!("%{octet:02X}")),
-        }
     }
 }
 
@@ -504,79 +340,6 @@ impl OfFault {
             }
         }
     }
-}
-
-impl Clock {
-    /// From what follows `time.now`.
-    fn find(name: &str) -> Option<Self> {
-        Some(match name {
-            "" => Self::Written,
-            ".http" => Self::Http,
-            ".rfc3339" => Self::Rfc3339,
-            ".common_log" => Self::CommonLog,
-            ".year" => Self::Year,
-            ".unix" => Self::Unix,
-            ".unix_ms" => Self::UnixMs,
-            _ => return None,
-        })
-    }
-
-    fn render(self, now: SystemTime, out: &mut Vec<u8>) {
-        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let zoned = || {
-            let stamp = Timestamp::try_from(now).unwrap_or(Timestamp::MAX);
-            Zoned::new(stamp, TimeZone::system())
-        };
-        match self {
-            Self::Unix => write(out, format_args!("{}", since.as_secs())),
-            Self::UnixMs => write(out, format_args!("{}", since.as_millis())),
-            Self::Http => write(out, format_args!("{}", httpdate::HttpDate::from(now))),
-            Self::Year => write(out, format_args!("{}", zoned().year())),
-            Self::Rfc3339 => {
-                let zoned = zoned();
-                // UTC is written as a letter there.
-                let format = if zoned.offset().is_zero() { "%Y-%m-%dT%H:%M:%SZ" } else { "%Y-%m-%dT%H:%M:%S%:z" };
-                write(out, format_args!("{}", zoned.strftime(format)));
-            }
-            Self::CommonLog => write(out, format_args!("{}", zoned().strftime("%d/%b/%Y:%H:%M:%S %z"))),
-            Self::Written => write(out, format_args!("{}", zoned().strftime("%Y-%m-%d %H:%M:%S.%f %z %Z"))),
-        }
-    }
-}
-
-/// A duration as Go writes it: `1h2m3.5s`, `1.5ms`, `0s`.
-fn go_duration(duration: Duration, out: &mut Vec<u8>) {
-    let nanoseconds = duration.as_nanos();
-    let (unit, per) = match nanoseconds {
-        0 => return out.extend_from_slice(b"0s"),
-        1..1_000 => ("ns", 1),
-        1_000..1_000_000 => ("µs", 1_000),
-        1_000_000..1_000_000_000 => ("ms", 1_000_000),
-        _ => ("s", 1_000_000_000),
-    };
-    let mut rest = nanoseconds;
-    if unit == "s" {
-        let (hours, minutes) = (rest / 3_600_000_000_000, rest / 60_000_000_000 % 60);
-        if hours > 0 {
-            write(out, format_args!("{hours}h"));
-        }
-        if hours > 0 || minutes > 0 {
-            write(out, format_args!("{minutes}m"));
-        }
-        rest %= 60_000_000_000;
-    }
-    write(out, format_args!("{}", rest / per));
-    let mut fraction = rest % per;
-    if fraction > 0 {
-        out.push(b'.');
-        let mut digit = per / 10;
-        while fraction > 0 {
-            out.push(b'0' + (fraction / digit) as u8);
-            fraction %= digit;
-            digit /= 10;
-        }
-    }
-    out.extend_from_slice(unit.as_bytes());
 }
 
 /// 8-4-4-4-12 hexadecimal digits (RFC 9562 §4).

@@ -1,3 +1,6 @@
+use std::time::Duration;
+
+use super::target::range_in;
 use super::*;
 
 // Go, package time, func (Duration) String.
