@@ -1,4 +1,13 @@
-//! Causeway joined together: which modules a configuration may name, and which directives turn into them.
+//! Causeway joined together: which modules a configuration may name, which directives turn into them, and the server that runs
+//! them.
+//!
+//! - [`document`]: a configuration's text, and where its mistakes are
+//! - [`server`]: the running server, and how its configuration is replaced
+//! - `admin`: the API that does so over HTTP
+
+mod admin;
+pub mod document;
+pub mod server;
 
 use causeway_config::caddyfile::Directives;
 use causeway_pipeline::Registry;

@@ -1,11 +1,13 @@
 //! Caddy's JSON configuration to a plan and its listeners.
 //!
 //! - [`load`]: the whole configuration; strict: an unknown field is an error that names its path
-//! - `server`: one of its servers
+//! - `admin`: what stands beside the apps: the admin API's place, storage, logging
+//! - `server`: one of the HTTP app's servers
 //! - `address`, `duration`: Caddy's network addresses and durations
 //! - `https`: which sites need TLS
 
 mod address;
+mod admin;
 mod duration;
 mod https;
 mod server;
@@ -17,6 +19,8 @@ use causeway_pipeline::build::Problem;
 use causeway_pipeline::{Build, BuildError, ListenerSpec, Plan, Registry};
 use serde::Deserialize;
 use serde_json::Value;
+
+pub use admin::{Admin, AdminAddress, Level, Storage, Switch};
 
 use duration::Span;
 use server::Server;
@@ -34,6 +38,12 @@ pub struct Loaded {
     pub grace: Duration,
     /// How long the server goes on as before, once it was told to stop.
     pub shutdown_delay: Duration,
+    /// Where the admin API is reached, and by whom.
+    pub admin: Admin,
+    /// Where what must outlive the process is kept; nothing uses it yet.
+    pub storage: Storage,
+    /// How much is said on standard error.
+    pub level: Level,
 }
 
 /// Why a configuration is not served.
@@ -75,29 +85,13 @@ impl From<BuildError> for LoadError {
 #[serde(deny_unknown_fields)]
 struct Config {
     #[serde(default)]
-    admin: Option<Admin>,
+    admin: Option<admin::WrittenAdmin>,
     #[serde(default)]
-    logging: Option<Value>,
+    logging: Option<admin::WrittenLogging>,
+    #[serde(default)]
+    storage: Option<Value>,
     #[serde(default)]
     apps: Apps,
-}
-
-/// The admin API is not built: nothing of it can be set but that it is off.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Admin {
-    #[serde(default, rename = "disabled")]
-    _disabled: bool,
-    #[serde(default)]
-    config: AdminConfig,
-}
-
-/// What the admin API would do with configurations; not to keep them is what happens.
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct AdminConfig {
-    #[serde(default)]
-    persist: bool,
 }
 
 #[derive(Deserialize, Default)]
@@ -131,14 +125,7 @@ struct Http {
 pub fn load(json: &Value, registry: &Registry) -> Result<Loaded, LoadError> {
     let mut build = Build::new(registry);
     let config: Config = if json.is_null() { Config::default() } else { parse(json, &build)? };
-    if config.admin.is_some_and(|admin| admin.config.persist) {
-        build.at("admin.config.persist", |build| {
-            Err::<(), _>(build.refuse("true", "false: the admin API is not built"))
-        })?;
-    }
-    if let Some(logging) = &config.logging {
-        build.at("logging", |build| only_debug(logging, build))?;
-    }
+    let (admin, storage, level) = admin::read(&config, &mut build)?;
     if let Some(tls) = &config.apps.tls {
         build.at("apps.tls", |build| Err::<(), _>(build.refuse(tls.to_string(), "nothing: TLS is not built")))?;
     }
@@ -157,7 +144,7 @@ pub fn load(json: &Value, registry: &Registry) -> Result<Loaded, LoadError> {
         Some(span) => build.at("apps.http.shutdown_delay", |build| span.duration(build))?,
         None => Duration::ZERO,
     };
-    Ok(Loaded { plan: build.finish(), listeners, grace, shutdown_delay })
+    Ok(Loaded { plan: build.finish(), listeners, grace, shutdown_delay, admin, storage, level })
 }
 
 fn parse(json: &Value, build: &Build<'_>) -> Result<Config, BuildError> {
@@ -165,14 +152,6 @@ fn parse(json: &Value, build: &Build<'_>) -> Result<Config, BuildError> {
         let path = error.path().to_string();
         BuildError { path, ..build.error(Problem::Shape(error.into_inner().to_string())) }
     })
-}
-
-/// Of Caddy's logging configuration only what the global option `debug` writes is understood.
-fn only_debug(logging: &Value, build: &Build<'_>) -> Result<(), BuildError> {
-    if *logging == serde_json::json!({ "logs": { "default": { "level": "DEBUG" } } }) {
-        return Ok(());
-    }
-    Err(build.refuse(logging.to_string(), "the level of the default log, or nothing: other logs are not built"))
 }
 
 #[cfg(test)]

@@ -218,6 +218,9 @@ impl<T: Transport, M: Machine> Connection<T, M> {
     fn resume_woken(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
         let Self { exchanges, machine, core, .. } = self;
         for exchange in exchanges {
+            if exchange.hears_wakes() {
+                exchange.wake.follow(task.waker());
+            }
             if exchange.wake.take_ready() {
                 exchange.resume(machine, core, task, out);
             } else {

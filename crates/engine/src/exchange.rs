@@ -67,9 +67,17 @@ impl Wake for SlotFlag {
 }
 
 impl SlotWake {
-    /// From now on wakes go to this task.
-    fn follow(&self, task: &Waker) {
+    /// The next wake goes to this task, and uses that up. Every poll of the task says so again before it asks whether the slot
+    /// is ready: another thread marks the slot first and takes the task behind that, so a poll in between may have served
+    /// the mark, and what it registered is taken for a wake that is over.
+    pub(crate) fn follow(&self, task: &Waker) {
         self.flag.task.register(task);
+    }
+
+    /// What another thread's wake does last.
+    #[cfg(test)]
+    pub(crate) fn wake_task(&self) {
+        self.flag.task.wake();
     }
 
     #[cfg(test)]
@@ -159,7 +167,7 @@ impl Exchange {
         out: &mut WriteList,
     ) {
         if self.is_waiting() {
-            // A wake uses the registration up, so each poll needs its own, and before it: a future may wake at once.
+            // Before the poll: a future may wake at once.
             self.wake.follow(task.waker());
             let waker = self.wake.waker.clone();
             let verdict = self.guarded(core, |cx| route::poll(cx, &mut Task::from_waker(&waker)));
@@ -222,6 +230,11 @@ impl Exchange {
     /// Whether a handler waits.
     pub(crate) fn is_waiting(&self) -> bool {
         matches!(self.outbound, Outbound::Running) && self.cx.is_waiting()
+    }
+
+    /// Whether a wake has anything to do here: nothing is left that would wait once the answer is queued.
+    pub(crate) fn hears_wakes(&self) -> bool {
+        !matches!(self.outbound, Outbound::Sent)
     }
 
     /// Whether what is left of the request body is wanted by nobody.

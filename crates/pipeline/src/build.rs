@@ -21,9 +21,9 @@ use crate::trust::{Confusable, Trust};
 use crate::worker::Worker;
 
 /// Makes a handler from its JSON, the `handler` key included.
-pub type HandlerMaker = fn(&Value, &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError>;
+pub type HandlerMaker = Box<dyn Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> + Send + Sync>;
 /// Makes a matcher from the JSON under its name in a matcher set.
-pub type MatcherMaker = fn(&Value, &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError>;
+pub type MatcherMaker = Box<dyn Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> + Send + Sync>;
 
 /// The value of a name; `None` for one that is not set.
 type Environment = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -52,14 +52,22 @@ impl Registry {
         self.environment = Box::new(look_up);
     }
 
-    /// Adds a handler module; a later one of the same name replaces it.
-    pub fn handler(&mut self, name: impl Into<String>, make: HandlerMaker) {
-        self.handlers.insert(name.into(), make);
+    /// Adds a handler module; a later one of the same name replaces it. `make` may hold what its handlers talk to.
+    pub fn handler(
+        &mut self,
+        name: impl Into<String>,
+        make: impl Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> + Send + Sync + 'static,
+    ) {
+        self.handlers.insert(name.into(), Box::new(make));
     }
 
     /// Adds a matcher module; a later one of the same name replaces it.
-    pub fn matcher(&mut self, name: impl Into<String>, make: MatcherMaker) {
-        self.matchers.insert(name.into(), make);
+    pub fn matcher(
+        &mut self,
+        name: impl Into<String>,
+        make: impl Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Matcher>, BuildError> + Send + Sync + 'static,
+    ) {
+        self.matchers.insert(name.into(), Box::new(make));
     }
 
     /// All module IDs, as `list-modules` prints them, sorted.

@@ -1,6 +1,7 @@
 //! The variables that `{$NAME}` in a Caddyfile stands for: those of the process, then those of `--envfile`.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
@@ -29,15 +30,16 @@ impl Environment {
     }
 }
 
-/// `--environ`: what this process sees.
-pub(super) fn print() -> anyhow::Result<()> {
+/// `--environ` and `environ`: what this process and a Caddyfile see, with the variables of files.
+pub(super) fn print(files: &[PathBuf]) -> anyhow::Result<()> {
     let mut lines = vec![format!("causeway.Version=v{}", env!("CARGO_PKG_VERSION"))];
     if let Ok(folder) = std::env::current_dir() {
         lines.push(format!("os.Getwd={}", folder.display()));
     }
     lines.push(String::new());
-    let mut variables: Vec<_> = std::env::vars_os().collect();
-    variables.sort_unstable();
+    let of_files = Environment::read(files)?.0.into_iter().map(|(name, value)| (name.into(), value.into()));
+    let mut variables: BTreeMap<OsString, OsString> = of_files.collect();
+    variables.extend(std::env::vars_os());
     for (name, value) in variables {
         lines.push(format!("{}={}", name.display(), value.display()));
     }

@@ -6,13 +6,14 @@ mod answer_template;
 
 use std::io::{IsTerminal as _, Read as _};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
+use causeway::document::{AdaptedDocument, Document, Language};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::compile;
-use super::serve::{ServeFlags, Site, serve};
+use super::serve::{ServeFlags, Serving, Site, serve};
 use super::source::literal;
 use answer_template::Numbered;
 
@@ -101,9 +102,8 @@ impl FileServer {
         if let Some(domain) = &self.domain {
             route["match"] = json!([{ "host": [domain] }]);
         }
-        let loaded = compile(&config([server(listen, route, self.access_log)]))
-            .with_context(|| format!("file-server --listen {listen}"))?;
-        serve(loaded, root, Site::Flags, self.serve.verbosity(), &self.serve)
+        let config = config([server(listen, route, self.access_log)]);
+        serve(serving(Site::Flags, root, format!("file-server --listen {listen}"), config), &self.serve)
     }
 }
 
@@ -137,8 +137,21 @@ impl Respond {
             }
             servers.push(server(&numbered.address, json!({ "handle": [handler] }), self.access_log));
         }
-        let loaded = compile(&config(servers)).with_context(|| format!("respond --listen {}", self.listen))?;
-        serve(loaded, "one answer", Site::Answer, self.serve.verbosity(), &self.serve)
+        let config = config(servers);
+        serve(serving(Site::Answer, "one answer", format!("respond --listen {}", self.listen), config), &self.serve)
+    }
+}
+
+/// A configuration that came from flags: mistakes in it are in `command`.
+fn serving(site: Site, name: &str, command: String, config: Value) -> Serving {
+    Serving {
+        site,
+        name: name.to_owned(),
+        document: Document { name: command, text: String::new(), language: Language::Json },
+        adapted: AdaptedDocument::of(config),
+        environment: Arc::default(),
+        follows: None,
+        pingback: None,
     }
 }
 

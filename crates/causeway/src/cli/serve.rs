@@ -1,17 +1,29 @@
-//! From a compiled configuration to a running server and its end.
+//! From a configuration to a running server and its end.
+//!
+//! - `signals`: what the system tells it
+//! - `follow`: the file it came from, read again
+//! - `log`: how much is said
 
-use std::net::{IpAddr, SocketAddr};
+mod follow;
+mod log;
+mod signals;
+
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use causeway_config::plan::Loaded;
-use causeway_engine::{BlockingSpec, Engine, EngineSpec, StartError};
+use causeway::document::{AdaptedDocument, Document};
+use causeway::server::{self, LoadFault, Server, Settings, autosave_path};
+use causeway_config::plan::Level;
 use clap::Args;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::say;
+use super::environment::Environment;
+use super::source::{self, ConfigFlags};
+use super::{client, say};
+use follow::Followed;
 
 /// The exit status when a second signal ends what the first let finish; Caddy's number.
 const FORCED: i32 = 2;
@@ -20,7 +32,7 @@ const FORCED: i32 = 2;
 #[derive(Args)]
 pub(crate) struct ServeFlags {
     /// Worker threads; by default one per core
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
     /// How long requests under way may take to end when the server is stopped, in seconds
     #[arg(long, value_name = "SECONDS")]
@@ -31,19 +43,6 @@ pub(crate) struct ServeFlags {
     /// Also print what is only of use when something is wrong
     #[arg(short = 'v', long)]
     debug: bool,
-}
-
-impl ServeFlags {
-    pub(crate) fn verbosity(&self) -> Verbosity {
-        if self.debug { Verbosity::Debug } else { Verbosity::Normal }
-    }
-}
-
-/// How much the server says.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Verbosity {
-    Normal,
-    Debug,
 }
 
 /// What is served, as far as the first lines differ by it.
@@ -59,44 +58,102 @@ pub(crate) enum Site {
     Answer,
 }
 
-/// Serves, under the name that messages give it, until a signal ends it.
-pub(crate) fn serve(
-    loaded: Loaded,
-    name: &str,
-    site: Site,
-    verbosity: Verbosity,
-    flags: &ServeFlags,
-) -> anyhow::Result<()> {
-    log_to_stderr(verbosity);
+/// What to serve.
+pub(crate) struct Serving {
+    pub(crate) site: Site,
+    /// What the first line calls it.
+    pub(crate) name: String,
+    /// Where its mistakes are.
+    pub(crate) document: Document,
+    pub(crate) adapted: AdaptedDocument,
+    pub(crate) environment: Arc<Environment>,
+    /// The file that SIGUSR1, or a watch, reads again.
+    pub(crate) follows: Option<Followed>,
+    /// Who waits to hear that it serves.
+    pub(crate) pingback: Option<SocketAddr>,
+}
+
+/// Whether a file that is followed is looked at without being told to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Watch {
+    No,
+    EverySecond,
+}
+
+/// The file that a server's configuration came from.
+pub(crate) fn followed(flags: &ConfigFlags, source: server::Source, watch: Watch) -> Followed {
+    Followed { flags: flags.clone(), source, watch }
+}
+
+/// Serves until a signal, or the admin API, ends it.
+pub(crate) fn serve(serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> {
+    let least = if flags.debug { Level::Debug } else { Level::Info };
+    let level = log::to_stderr(least.max(written_level(&serving.adapted)));
     let descriptors = raise_descriptor_limit();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = flags.workers.map_or(cores, usize::from);
-    let grace = flags.grace.map_or(loaded.grace, Duration::from_secs);
-    tracing::debug!(workers, grace_s = grace.as_secs(), ?descriptors, "starting with these bounds");
+    let grace = flags.grace.map(Duration::from_secs);
+    tracing::debug!(workers, ?grace, ?descriptors, "starting with these bounds");
+    let environment = Arc::clone(&serving.environment);
+    let settings = Settings {
+        workers,
+        grace,
+        registry: Arc::new(source::registry(&serving.environment)),
+        environment: Arc::new(move |name| environment.get(name)),
+        admin: client::default_address()?,
+        autosave: autosave_path().filter(|_| serving.site == Site::Configured),
+        access: Box::new(std::io::stderr()),
+        level: Box::new(move |wanted| level.set(wanted.max(least))),
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     runtime.block_on(async {
         // Before the first line is out, so that whoever waits for it may signal at once.
-        let mut signals = Signals::new()?;
-        let spec = EngineSpec {
-            workers,
-            listeners: loaded.listeners,
-            plan: Arc::new(loaded.plan),
-            blocking: BlockingSpec::default(),
-            access: Box::new(std::io::stderr()),
-        };
-        let engine = Engine::start(spec).map_err(|error| explain(error, name, site))?;
+        let (mut end, mut reload) = signals::listen()?;
+        let source = serving.follows.as_ref().map(|followed| followed.source.clone());
+        let server = Server::start(settings, serving.adapted.json.clone(), source).await;
+        let server = server.map_err(|fault| explain(&fault, &serving))?;
         // Only now: a start that fails leaves no file, nor overwrites that of a server that runs.
         let pidfile = flags.pidfile.as_deref().map(PidFile::write).transpose()?;
-        say::note(&first_line(name, site, engine.addresses(), workers));
-        if site == Site::Answer {
-            let lines: Vec<_> = engine.addresses().iter().map(|address| format!("Server address: {address}")).collect();
+        say::note(&first_line(&serving, server.addresses(), workers));
+        if let Some(address) = server.admin_address() {
+            say::note(&format!("The admin API is on {}", url(&address)));
+        }
+        if serving.site == Site::Answer {
+            let addresses = server.addresses().iter();
+            let lines: Vec<_> = addresses.map(|address| format!("Server address: {address}")).collect();
             say::print(&lines.join("\n"))?;
         }
-        signals.end().await;
-        say::note(&format!("Stopping: requests have {} s to end; a second signal ends them at once", grace.as_secs()));
+        if let Some(address) = serving.pingback {
+            ping_back(address)?;
+        }
+        let control = server.control();
+        let mut run = std::pin::pin!(server.run());
+        if let Some(followed) = serving.follows.as_ref().filter(|followed| followed.watch == Watch::EverySecond) {
+            tokio::spawn(followed.clone().watch(control.clone(), serving.adapted.json.clone()));
+        }
+        loop {
+            tokio::select! {
+                () = &mut run => return Ok(()),
+                () = reload.next() => drop(tokio::spawn(follow::again(serving.follows.clone(), control.clone()))),
+                () = end.next() => break,
+            }
+        }
+        let ends = async {
+            if let Some(stopping) = control.stop().await {
+                let (delay, grace) = (stopping.delay.as_secs(), stopping.grace.as_secs());
+                let begins = if delay == 0 { String::new() } else { format!(" in {delay} s") };
+                say::note(&format!(
+                    "Stopping{begins}: requests have {grace} s to end; a second signal ends them at once"
+                ));
+                stopping.ended().await;
+            }
+            // The admin API's last answers are not waited for here: `run` does.
+            std::future::pending::<()>().await;
+        };
         tokio::select! {
-            () = engine.drain(grace) => Ok(()),
-            () = signals.end() => {
+            () = &mut run => Ok(()),
+            () = ends => Ok(()),
+            () = end.next() => {
                 drop(pidfile);
                 std::process::exit(FORCED)
             }
@@ -104,26 +161,19 @@ pub(crate) fn serve(
     })
 }
 
-/// The signals that end a server.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
+/// Tells the process that started this one, by what only that process can have sent, that it serves.
+fn ping_back(address: SocketAddr) -> anyhow::Result<()> {
+    let mut token = Vec::new();
+    std::io::stdin().read_to_end(&mut token).context("reading the token for --pingback from standard input")?;
+    let mut stream = TcpStream::connect(address).with_context(|| format!("--pingback {address}"))?;
+    stream.write_all(&token).with_context(|| format!("--pingback {address}"))
 }
 
-impl Signals {
-    fn new() -> anyhow::Result<Self> {
-        let listen = |kind| signal(kind).context("listening for signals");
-        // A terminal that closes sends this to what was left running; once listened for, it ends nothing, as in Caddy.
-        drop(listen(SignalKind::hangup())?);
-        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
-    }
-
-    /// Until the next one comes.
-    async fn end(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
+/// How much a configuration wants to be said, before it is compiled: what compiling says counts too.
+fn written_level(adapted: &AdaptedDocument) -> Level {
+    match adapted.json["logging"]["logs"]["default"]["level"].as_str() {
+        Some(level) if level.eq_ignore_ascii_case("debug") => Level::Debug,
+        _ => Level::Info,
     }
 }
 
@@ -145,28 +195,28 @@ impl Drop for PidFile<'_> {
     }
 }
 
-fn explain(error: StartError, name: &str, site: Site) -> anyhow::Error {
-    let taken = matches!(&error, StartError::Bind(bind) if bind.error.kind() == std::io::ErrorKind::AddrInUse);
-    let command = match site {
-        Site::Configured => return anyhow!("{name}: {error}"),
+fn explain(fault: &LoadFault, serving: &Serving) -> anyhow::Error {
+    let LoadFault::Sites(error) = fault else { return source::explain(&serving.document, &serving.adapted, fault) };
+    let command = match serving.site {
+        Site::Configured => return anyhow!("{}: {error}", serving.name),
         Site::Welcome => "run",
         Site::Flags => "file-server",
         Site::Answer => "respond",
     };
-    if !taken {
-        return error.into();
+    if !fault.is_port_in_use() {
+        return anyhow!("{error}");
     }
     anyhow!("{error}; choose another with --listen, as in `causeway {command} --listen :8081`")
 }
 
-fn first_line(name: &str, site: Site, addresses: &[SocketAddr], workers: usize) -> String {
+fn first_line(serving: &Serving, addresses: &[SocketAddr], workers: usize) -> String {
     let urls: Vec<_> = addresses.iter().map(url).collect();
     let urls = if urls.is_empty() { "nothing: it names no site".to_owned() } else { urls.join(", ") };
-    if site == Site::Welcome {
+    if serving.site == Site::Welcome {
         return format!("Causeway serves the welcome site on {urls}; write a Caddyfile here to serve your own");
     }
     let threads = if workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") };
-    format!("Causeway serves {name} on {urls} with {threads}")
+    format!("Causeway serves {} on {urls} with {threads}", serving.name)
 }
 
 /// An address that a person can open: the wildcard is reached by way of localhost.
@@ -178,20 +228,6 @@ fn url(address: &SocketAddr) -> String {
     };
     let port = if address.port() == 80 { String::new() } else { format!(":{}", address.port()) };
     format!("http://{host}{port}")
-}
-
-fn log_to_stderr(verbosity: Verbosity) {
-    let level = match verbosity {
-        Verbosity::Debug => tracing::Level::DEBUG,
-        Verbosity::Normal => tracing::Level::INFO,
-    };
-    // Fails only when a subscriber is there already, as in a program that embeds us.
-    let _ = tracing_subscriber::fmt()
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        .with_writer(std::io::stderr)
-        .with_max_level(level)
-        .with_target(false)
-        .try_init();
 }
 
 /// Every connection is a descriptor: the soft limit, often 1024, is raised to the hard one. Where that is refused, accepting

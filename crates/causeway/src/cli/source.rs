@@ -2,17 +2,18 @@
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, bail};
-use causeway_config::caddyfile::{self, Directives, SiteOrigin};
-use causeway_config::plan::{self, LoadError, Loaded};
-use causeway_pipeline::build::Problem;
+use causeway::document::{AdaptedDocument, Document, Language};
+use causeway::server::{self, LoadFault};
+use causeway_config::caddyfile::Directives;
+use causeway_pipeline::Registry;
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::environment::Environment;
 use super::say;
-use super::serve::Verbosity;
 
 /// The file that is served when no other is named.
 pub(super) const CADDYFILE: &str = "Caddyfile";
@@ -20,7 +21,7 @@ pub(super) const CADDYFILE: &str = "Caddyfile";
 const WELCOME_LISTEN: &str = ":8080";
 
 /// Which configuration.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct ConfigFlags {
     /// The configuration's file; `-` reads standard input
     #[arg(short, long, value_name = "FILE")]
@@ -33,32 +34,12 @@ pub(crate) struct ConfigFlags {
     pub(crate) envfile: Vec<PathBuf>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Language {
-    Caddyfile,
-    Json,
-}
-
 /// A configuration as it was found.
 pub(crate) struct Source {
-    /// What messages call it.
-    pub(crate) name: String,
-    text: String,
-    language: Language,
-    environment: Environment,
-}
-
-/// A configuration as JSON, with what a message needs to name its lines.
-pub(crate) struct AdaptedSource {
-    pub(crate) json: Value,
-    sites: Vec<SiteOrigin>,
-}
-
-/// A configuration that can be served.
-pub(crate) struct LoadedSource {
-    pub(crate) loaded: Loaded,
-    /// What it says of the server's own messages.
-    pub(crate) verbosity: Verbosity,
+    pub(crate) document: Document,
+    pub(crate) environment: Arc<Environment>,
+    /// The file that it may be read from again.
+    pub(crate) file: Option<PathBuf>,
 }
 
 impl ConfigFlags {
@@ -83,15 +64,19 @@ impl ConfigFlags {
         let Ok(text) = String::from_utf8(octets) else {
             bail!("{name}: found octets that are not UTF-8, expected text")
         };
-        Ok(Some(Source { name, text, language, environment }))
+        let file = (!stdin).then(|| path.to_owned());
+        Ok(Some(Source { document: Document { name, text, language }, environment: Arc::new(environment), file }))
+    }
+
+    /// The same, where there has to be one.
+    pub(crate) fn read(&self) -> anyhow::Result<Source> {
+        self.find()?.context("no configuration: there is no Caddyfile in this folder, and --config names no file")
     }
 
     fn language(&self, path: &Path) -> anyhow::Result<Language> {
-        match self.adapter.as_deref() {
-            Some("caddyfile") => return Ok(Language::Caddyfile),
-            Some("json" | "") => return Ok(Language::Json),
-            Some(other) => bail!("--adapter: found '{other}', expected 'caddyfile' or 'json'"),
-            None => {}
+        if let Some(adapter) = self.adapter.as_deref() {
+            let language = Language::by_adapter(adapter);
+            return language.ok_or_else(|| anyhow!("--adapter: found '{adapter}', expected 'caddyfile' or 'json'"));
         }
         // Caddy's rule: a name that begins with Caddyfile, or ends so, is one; anything else is JSON.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -101,122 +86,48 @@ impl ConfigFlags {
 }
 
 impl Source {
-    /// The configuration as JSON.
-    pub(crate) fn adapt(&self, directives: &Directives) -> anyhow::Result<AdaptedSource> {
-        match self.language {
-            Language::Json => {
-                let json = serde_json::from_str(&self.text).map_err(|error| self.no_json(&error))?;
-                Ok(AdaptedSource { json, sites: Vec::new() })
-            }
-            Language::Caddyfile => {
-                let env = |name: &str| self.environment.get(name);
-                let adapted = caddyfile::adapt(&self.text, &self.name, directives, &env)?;
-                for warning in &adapted.warnings {
-                    say::note(&format!("Warning: {}: {}", warning.at, warning.message));
-                }
-                Ok(AdaptedSource { json: adapted.json, sites: adapted.sites })
-            }
-        }
+    /// What messages call it.
+    pub(crate) fn name(&self) -> &str {
+        &self.document.name
     }
 
-    /// The configuration, compiled.
-    pub(crate) fn load(&self) -> anyhow::Result<LoadedSource> {
-        let registry = causeway::registry();
-        let adapted = self.adapt(&causeway::directives(&registry))?;
-        match plan::load(&adapted.json, &registry) {
-            Ok(loaded) => Ok(LoadedSource { loaded, verbosity: verbosity(&adapted.json) }),
-            Err(error) => match adapted.origin(&error) {
-                Some(site) => bail!("{}: {}", site.at, needs_tls(site)),
-                None => bail!("{}", self.refused(&error)),
-            },
-        }
+    /// The configuration as JSON, by what this version can serve.
+    pub(crate) fn adapt(&self) -> anyhow::Result<AdaptedDocument> {
+        self.adapt_with(&causeway::directives(&causeway::registry()))
     }
 
-    /// The parser's words, with the place in front where editors look for it.
-    fn no_json(&self, error: &serde_json::Error) -> anyhow::Error {
-        let (line, column) = (error.line(), error.column());
-        let words = error.to_string();
-        let words = words.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&words);
-        // An end that comes too early is counted as column 0 of the line behind the last.
-        let hint =
-            if self.text.trim_start().starts_with('{') { "" } else { "; is it a Caddyfile? --adapter caddyfile" };
-        anyhow!("{}:{line}:{}: {words}, expected JSON{hint}", self.name, column.max(1))
+    pub(crate) fn adapt_with(&self, directives: &Directives) -> anyhow::Result<AdaptedDocument> {
+        Ok(self.document.adapt(directives, &|name: &str| self.environment.get(name))?)
     }
 
-    /// A refusal with the line of the Caddyfile that holds the refused word, or else with its place in the JSON.
-    fn refused(&self, error: &LoadError) -> String {
-        if let (Language::Caddyfile, LoadError::Build(refused)) = (self.language, error) {
-            let word = match &refused.problem {
-                Problem::UnknownModule { name, .. } => name,
-                Problem::Value { found, .. } => found,
-                // Options keep their names in the JSON.
-                Problem::Shape(words) => words.strip_prefix("unknown field `").and_then(until_backquote).unwrap_or(""),
-                _ => "",
-            };
-            // Where the word is not to be found, the option may be: most keep their names in the JSON's path.
-            let options = refused.path.rsplit('.').map(|step| if step == "logging" { "log" } else { step });
-            let options = options.filter(|step| !matches!(*step, "apps" | "http" | "servers"));
-            let place = std::iter::once(word).chain(options).find_map(|word| only_place(&self.text, word));
-            if let (Some((line, column)), Some((_, words))) = (place, error.to_string().split_once(": ")) {
-                return format!("{}:{line}:{column}: {words}", self.name);
-            }
-            return format!("{}: in its JSON, {error}", self.name);
-        }
-        format!("{}: {error}", self.name)
+    /// Checks that it can be served.
+    pub(crate) fn validate(&self, adapted: &AdaptedDocument) -> anyhow::Result<()> {
+        let checked = server::validate(adapted.json.clone(), &registry(&self.environment));
+        checked.map_err(|fault| explain(&self.document, adapted, &fault))
     }
 }
 
-fn until_backquote(words: &str) -> Option<&str> {
-    words.split_once('`').map(|(word, _)| word)
+/// All built-in modules, with the variables that a configuration may name.
+pub(crate) fn registry(environment: &Arc<Environment>) -> Registry {
+    let mut registry = causeway::registry();
+    let environment = Arc::clone(environment);
+    registry.environment(move |name| environment.get(name));
+    registry
 }
 
-/// Line and column of a word of a Caddyfile; `None` unless it stands there once, and no other file can hold it.
-fn only_place(text: &str, word: &str) -> Option<(usize, usize)> {
-    let mut only = None;
-    for (index, line) in text.lines().enumerate() {
-        for found in line.split_whitespace() {
-            if found == "import" {
-                return None;
-            }
-            if !word.is_empty() && found.trim_matches(['"', '`']) == word {
-                if only.is_some() {
-                    return None;
-                }
-                let before = found.as_ptr().addr() - line.as_ptr().addr();
-                only = Some((index + 1, line[..before].chars().count() + 1));
-            }
-        }
-    }
-    only
-}
-
-/// The global option `debug` arrives as the default log's level.
-fn verbosity(json: &Value) -> Verbosity {
-    match json["logging"]["logs"]["default"]["level"].as_str() {
-        Some("DEBUG") => Verbosity::Debug,
-        _ => Verbosity::Normal,
+/// Says what was accepted but deserves a look.
+pub(crate) fn warn(adapted: &AdaptedDocument) {
+    for warning in &adapted.warnings {
+        say::note(&format!("Warning: {}: {}", warning.at, warning.message));
     }
 }
 
-impl AdaptedSource {
-    /// The address that an error about a site is about: of several that fit the first that did not ask for the clear.
-    fn origin(&self, error: &LoadError) -> Option<&SiteOrigin> {
-        let LoadError::NeedsTls { site } = error else { return None };
-        let fits = |origin: &&SiteOrigin| origin.host == *site || format!(":{}", origin.port) == *site;
-        self.sites.iter().filter(fits).min_by_key(|origin| origin.scheme == "http")
+/// Why a configuration is not served, with its place.
+pub(crate) fn explain(document: &Document, adapted: &AdaptedDocument, fault: &LoadFault) -> anyhow::Error {
+    match fault {
+        LoadFault::Config(error) => anyhow!("{}", document.explain(adapted, error)),
+        fault => anyhow!("{}: {fault}", document.name),
     }
-}
-
-/// What the operator may write instead: the same address in the clear. (`auto_https off` would be of no use: Caddy serves such
-/// a site over TLS all the same, with certificates that it was given.)
-fn needs_tls(site: &SiteOrigin) -> String {
-    let SiteOrigin { written, host, port, .. } = site;
-    let clear = match (host.as_str(), port.as_str()) {
-        ("", _) => ":80".to_owned(),
-        (host, "" | "443") => format!("http://{host}"),
-        (host, port) => format!("http://{host}:{port}"),
-    };
-    format!("{written} needs TLS, which this version does not speak; expected an address in the clear, as {clear}")
 }
 
 /// Text that a template shows as it is: braces open no placeholder, and no backslash is taken for an escape.
@@ -244,16 +155,15 @@ pub(crate) fn welcome(listen: Option<&str>) -> Source {
         ],
     } } } } });
     Source {
-        name: "the welcome site".into(),
-        text: json.to_string(),
-        language: Language::Json,
-        environment: Environment::default(),
+        document: Document { name: "the welcome site".into(), text: json.to_string(), language: Language::Json },
+        environment: Arc::default(),
+        file: None,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use causeway_pipeline::{Build, Registry};
+    use causeway_pipeline::Build;
 
     use super::*;
 
@@ -263,21 +173,6 @@ mod tests {
             let registry = Registry::default();
             let template = Build::new(&registry).template(&literal(text));
             assert_eq!(template.literal(), Some(text));
-        }
-    }
-
-    #[test]
-    fn the_place_of_a_word() {
-        for (text, word, want) in [
-            (":80 {\n\tbind nowhere\n}", "nowhere", Some((2, 7))),
-            (":80\nbind \"nowhere\"", "nowhere", Some((2, 6))),
-            ("é nowhere", "nowhere", Some((1, 3))),
-            ("a\nb a", "a", None),
-            ("import x\na", "a", None),
-            ("a", "", None),
-            ("a", "b", None),
-        ] {
-            assert_eq!(only_place(text, word), want, "{text:?} {word:?}");
         }
     }
 }

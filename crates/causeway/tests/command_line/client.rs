@@ -39,9 +39,21 @@ pub(crate) fn get(port: u16, path: &str) -> Answer {
 /// Any request without a body: method and target, and its field lines.
 #[track_caller]
 pub(crate) fn send(port: u16, line: &str, fields: &[&str]) -> Answer {
+    exchange(port, line, fields, "")
+}
+
+/// Any request with a body.
+#[track_caller]
+pub(crate) fn send_body(port: u16, line: &str, fields: &[&str], body: &str) -> Answer {
+    let length = format!("Content-Length: {}", body.len());
+    exchange(port, line, &[fields, &[&length]].concat(), body)
+}
+
+#[track_caller]
+fn exchange(port: u16, line: &str, fields: &[&str], body: &str) -> Answer {
     let mut stream = connect(port);
     let fields: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
-    stream.write_all(format!("{line} HTTP/1.1\r\n{fields}Connection: close\r\n\r\n").as_bytes()).unwrap();
+    stream.write_all(format!("{line} HTTP/1.1\r\n{fields}Connection: close\r\n\r\n{body}").as_bytes()).unwrap();
     let mut octets = Vec::new();
     stream.read_to_end(&mut octets).unwrap();
     parse(&octets)

@@ -4,16 +4,23 @@
 //! - `client`: one request, one answer
 //! - `run`, `quick`, `adapt`, `hash_password`: the commands
 //! - `signals`: how a server ends
+//! - `api`: the admin API, call by call; `api_loads`: what a load does to a server that runs
+//! - `follow`: `--watch`, `--resume`, SIGUSR1
+//! - `background`: `start`, `stop`, `reload`, and the small commands
 //! - `mistakes`: what the operator is told
 //! - `matchers`: each of them, in Caddyfiles
 //! - `examples`: every Caddyfile under `examples/`
 //! - `documents`: every Caddyfile and configuration in the documentation
 
 mod adapt;
+mod api;
+mod api_loads;
+mod background;
 mod client;
 mod documents;
 mod examples;
 mod fmt;
+mod follow;
 mod hash_password;
 mod matchers;
 mod mistakes;

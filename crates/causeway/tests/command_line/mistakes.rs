@@ -64,17 +64,12 @@ fn what_is_not_built() {
         (":8080\nfs other\n", "Caddyfile:2:1: directive 'fs' is not built into this version"),
         ("{\n\temail a@b.c\n}\n", "Caddyfile:2:2: global option 'email' is not built into this version"),
         (
-            "{\n\tstorage file_system /srv\n}\n\n:8080\nrespond hi\n",
-            "Caddyfile:2:2: unknown field `storage`, expected one of `admin`, `logging`, `apps`",
-        ),
-        (
             "{\n\tservers {\n\t\tlistener_wrappers {\n\t\t\ttls\n\t\t}\n\t}\n}\n\n:8080\nrespond hi\n",
             "Caddyfile:3:3: found '[{\"wrapper\":\"tls\"}]', expected nothing: this is not built",
         ),
         (
-            "{\n\tlog {\n\t\tlevel INFO\n\t}\n}\n\n:8080\nrespond hi\n",
-            "Caddyfile:2:2: found '{\"logs\":{\"default\":{\"level\":\"INFO\"}}}', expected the level of the default log, \
-             or nothing: other logs are not built",
+            "{\n\tlog {\n\t\tlevel WARN\n\t}\n}\n\n:8080\nrespond hi\n",
+            "Caddyfile:3:9: found 'WARN', expected DEBUG or INFO: other levels are not built",
         ),
         // Only the plan knows these; the word's place is looked for in the text.
         (
@@ -120,14 +115,17 @@ fn in_json() {
             ":8080\nrespond hi\n",
             "config.json:1:1: expected value, expected JSON; is it a Caddyfile? --adapter caddyfile",
         ),
-        ("{\"aps\": {}}", "config.json: aps: unknown field `aps`, expected one of `admin`, `logging`, `apps`"),
+        (
+            "{\"aps\": {}}",
+            "config.json: aps: unknown field `aps`, expected one of `admin`, `logging`, `storage`, `apps`",
+        ),
         (
             "{\"apps\": {\"http\": {\"servers\": {\"s\": {\"listen\": [\":x\"]}}}}}",
             "config.json: apps.http.servers.s.listen[0]: found ':x', expected [tcp/]host:port or [tcp/]host:first-last",
         ),
         (
-            "{\"admin\": {\"config\": {\"persist\": true}}}",
-            "config.json: admin.config.persist: found 'true', expected false: the admin API is not built",
+            "{\"admin\": {\"remote\": {}}}",
+            "config.json: admin.remote: found '{}', expected nothing: the remote admin endpoint is not built",
         ),
     ] {
         let folder = Folder::with(&[("config.json", text)]);
@@ -190,7 +188,6 @@ fn in_flags() {
             "unexpected argument '--confg' found; tip: a similar argument exists: '--config'; `causeway run --help` lists \
              what there is",
         ),
-        (&["run", "--watch"], "unexpected argument '--watch' found; `causeway run --help` lists what there is"),
         (&["run", "extra"], "unexpected argument 'extra' found; `causeway run --help` lists what there is"),
         (
             &["run", "--config"],
@@ -236,6 +233,13 @@ fn in_addresses() {
         &["respond", "--listen", "192.0.2.1:0"],
         "listening on 192.0.2.1:0: this machine has no such address",
     );
+}
+
+#[test]
+fn a_site_where_the_admin_api_is() {
+    let folder = Folder::with(&[("Caddyfile", "{\n\tadmin localhost:8765\n}\n:8765\nrespond hi\n")]);
+    let want = "Caddyfile: listening on :8765: the admin API is on localhost:8765; move one of them first";
+    check(&folder, &["run"], want);
 }
 
 #[test]

@@ -46,7 +46,9 @@ impl Folder {
     /// `causeway` with arguments, at home here, with nothing on standard input.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_causeway"));
-        command.args(arguments).current_dir(&self.0).env("HOME", &self.0).stdin(Stdio::null());
+        command.args(arguments).current_dir(&self.0).env("HOME", &self.0).env_remove("XDG_CONFIG_HOME");
+        // Servers of tests that run beside each other do not meet at one port.
+        command.env("CADDY_ADMIN", "localhost:0").stdin(Stdio::null());
         command
     }
 
@@ -167,6 +169,13 @@ impl Server {
     /// The port that the kernel chose.
     pub(crate) fn port(&self) -> u16 {
         self.ports[0]
+    }
+
+    /// The port of the admin API, which the kernel chose too; to be asked for once.
+    #[track_caller]
+    pub(crate) fn admin_port(&mut self) -> u16 {
+        let line = self.line_with("The admin API is on http://");
+        line.rsplit_once(':').unwrap().1.parse().unwrap()
     }
 
     /// The next line on standard error that holds `words`.

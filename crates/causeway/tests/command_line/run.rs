@@ -91,12 +91,13 @@ fn variables_of_the_process_go_before_those_of_files() {
 fn environ_prints_what_the_process_sees() {
     let folder = Folder::with(&[("Caddyfile", CADDYFILE)]);
     let mut command = folder.command(&["run", "--environ"]);
-    command.env_clear().env("FROM", "here");
+    command.env_clear().env("CADDY_ADMIN", "localhost:0").env("FROM", "here");
     let mut server = Server::start(command);
     let want = [
         format!("causeway.Version=v{}", env!("CARGO_PKG_VERSION")),
         format!("os.Getwd={}", folder.path("").canonicalize().unwrap().display()),
         String::new(),
+        "CADDY_ADMIN=localhost:0".to_owned(),
         "FROM=here".to_owned(),
     ];
     assert_eq!(server.printed(want.len()), want);

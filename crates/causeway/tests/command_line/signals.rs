@@ -72,6 +72,17 @@ fn grace_has_an_end() {
     server.line_with("Stopping: requests have 7 s to end");
 }
 
+/// Caddy's documentation of `shutdown_delay`: until it has passed, everything goes on.
+#[test]
+fn a_stop_that_is_announced() {
+    let folder = Folder::with(&[("Caddyfile", "{\n\tshutdown_delay 1s\n}\n:0\nrespond hi\n")]);
+    let mut server = folder.start(&["run"]);
+    server.signal(Signal::TERM);
+    server.line_with("Stopping in 1 s: requests have 10 s to end");
+    assert_eq!(get(server.port(), "/").body, "hi");
+    assert_eq!(server.status().code(), Some(0));
+}
+
 #[test]
 fn a_hangup_ends_nothing() {
     let folder = Folder::new();

@@ -15,6 +15,13 @@ pub(super) fn parse_all(written: &[String], build: &mut Build<'_>) -> Result<Vec
     Ok(addresses)
 }
 
+/// One address, its range spelt out.
+pub(super) fn parse_one(text: &str, build: &Build<'_>) -> Result<Vec<ListenAddress>, BuildError> {
+    let mut addresses = Vec::new();
+    parse(text, build, &mut addresses)?;
+    Ok(addresses)
+}
+
 fn parse(text: &str, build: &Build<'_>, out: &mut Vec<ListenAddress>) -> Result<(), BuildError> {
     let bad = || build.refuse(text, EXPECTED);
     let (network, rest) = text.split_once('/').unwrap_or(("tcp", text));

@@ -248,6 +248,23 @@ fn a_wake_marks_its_slot_only() {
     assert_eq!(bench.ended(), [complete("/hold")]);
 }
 
+/// Another thread marks a slot and then wakes the task. A poll between the two serves the mark; the second half must not take with
+/// it what that poll registered for the next wake.
+#[test]
+fn the_late_half_of_a_wake_takes_no_other_with_it() {
+    let mut bench = Bench::new();
+    bench.sends(&[pair::head(1, "/hold"), pair::end(1)]);
+    assert!(bench.turn().is_pending());
+    bench.connection.exchanges[0].wake.wake_task();
+    assert!(bench.wakes.0.load(Ordering::Relaxed) > 0, "the connection's task was woken");
+    assert!(bench.turn().is_pending());
+    assert_eq!(bench.ended(), []);
+    bench.release_held(0);
+    assert!(bench.wakes.0.load(Ordering::Relaxed) > 0, "it was woken for what really happened");
+    assert!(bench.turn().is_pending());
+    assert_eq!(bench.ended(), [complete("/hold")]);
+}
+
 #[test]
 fn the_reset_of_one_stream_leaves_the_other() {
     let mut bench = Bench::new();

@@ -1,0 +1,192 @@
+//! Who may ask: Caddy's checks of Host and Origin, so that a web page that the operator happens to look at cannot.
+//!
+//! A page may send requests to any address, and its name may lead to ours (DNS rebinding): then `Host` is the page's. It may not
+//! forge `Origin` and `Sec-Fetch-Mode`.
+
+use causeway_config::plan::AdminAddress;
+use causeway_message::{FieldValue, NameRef, names};
+use causeway_pipeline::Context;
+
+use super::answer::Answer;
+
+const SEC_FETCH_MODE: NameRef<'static> = NameRef::Other("Sec-Fetch-Mode");
+const METHODS: FieldValue<'static> = FieldValue::from_static("OPTIONS, GET, POST, PUT, PATCH, DELETE");
+const FIELDS: FieldValue<'static> = FieldValue::from_static("Content-Type, Content-Length, Cache-Control");
+const TRUE: FieldValue<'static> = FieldValue::from_static("true");
+
+/// What a configuration says of who may ask, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rules {
+    pub(crate) address: AdminAddress,
+    pub(crate) enforce_origin: bool,
+    pub(crate) origins: Option<Vec<String>>,
+}
+
+/// The rules, looked up once.
+#[derive(Debug, Clone)]
+pub(super) struct Guard {
+    trusted: Vec<Trusted>,
+    enforce_host: bool,
+    enforce_origin: bool,
+}
+
+/// A host, and by which scheme its pages may ask; empty for any.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Trusted {
+    scheme: String,
+    host: Host,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Host {
+    /// With its port, if it names one.
+    Written(String),
+    /// With the port that the request came to: the system may have chosen it.
+    OwnPort(&'static str),
+}
+
+impl Host {
+    fn is(&self, authority: &str, port: u16) -> bool {
+        match self {
+            Self::Written(host) => host.eq_ignore_ascii_case(authority),
+            Self::OwnPort(host) => authority
+                .rsplit_once(':')
+                .is_some_and(|(name, digits)| name.eq_ignore_ascii_case(host) && digits == port.to_string()),
+        }
+    }
+}
+
+impl Guard {
+    pub(super) fn new(rules: &Rules) -> Self {
+        let AdminAddress { host, listen } = &rules.address;
+        let of_any_scheme = |host| Trusted { scheme: String::new(), host };
+        let trusted = match &rules.origins {
+            Some(origins) => origins.iter().map(|origin| trusted(origin)).collect(),
+            None if listen.host.is_some_and(|ip| ip.is_loopback()) => {
+                ["localhost", "[::1]", "127.0.0.1"].map(Host::OwnPort).map(of_any_scheme).to_vec()
+            }
+            None => vec![of_any_scheme(Host::Written(rules.address.to_string()))],
+        };
+        // On every address of the machine any name may be the right one.
+        let everywhere = host.is_empty() || listen.host.is_none_or(|ip| ip.is_unspecified());
+        Self { trusted, enforce_host: !everywhere, enforce_origin: rules.enforce_origin }
+    }
+
+    /// Refuses what may not ask; says to browsers that their page may read the answer.
+    pub(super) fn check(&self, cx: &mut Context) -> Result<(), Answer> {
+        let port = cx.arrival().local.port();
+        let fields = cx.head().fields();
+        let text = |name: NameRef<'_>| fields.get(name).map(|value| String::from_utf8_lossy(value).into_owned());
+        // A WebSocket's page is not held to the same-origin policy.
+        if text(names::UPGRADE.into()).is_some_and(|value| value.to_ascii_lowercase().contains("websocket")) {
+            return Err(Answer::error(400, "WebSocket connections aren't allowed."));
+        }
+        let mode = text(SEC_FETCH_MODE);
+        if mode.as_ref().is_some_and(|mode| mode.contains("no-cors")) {
+            return Err(Answer::error(400, "Disabling same-origin restrictions is not allowed."));
+        }
+        let origin = text(names::ORIGIN.into());
+        if origin.as_deref() == Some("null") {
+            return Err(Answer::error(400, "Buggy browser is sending null Origin header."));
+        }
+        let host = cx.head().authority().unwrap_or_default();
+        if self.enforce_host && !self.trusted.iter().any(|trusted| trusted.host.is(host, port)) {
+            return Err(Answer::error(403, format!("host not allowed: {host}")));
+        }
+        if !self.enforce_origin && origin.is_none() && mode.is_none() {
+            return Ok(());
+        }
+        let origin = origin.filter(|origin| !origin.is_empty());
+        let origin = origin.or_else(|| text(names::REFERER.into())).unwrap_or_default();
+        let Some((scheme, host)) = split(&origin) else {
+            return Err(Answer::error(403, "required Origin header is missing or invalid"));
+        };
+        let fits =
+            |trusted: &Trusted| (trusted.scheme.is_empty() || trusted.scheme == scheme) && trusted.host.is(host, port);
+        if !self.trusted.iter().any(fits) {
+            let words = format!("client is not allowed to access from origin '{origin}'");
+            return Err(Answer::error(403, words));
+        }
+        let is_preflight = cx.head().method() == causeway_message::Method::Options;
+        let allowed = if scheme.is_empty() { format!("//{host}") } else { format!("{scheme}://{host}") };
+        let response = cx.response_mut();
+        if is_preflight {
+            response.set(names::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+            response.set(names::ACCESS_CONTROL_ALLOW_HEADERS, FIELDS);
+            response.set(names::ACCESS_CONTROL_ALLOW_CREDENTIALS, TRUE);
+        }
+        if let Some(allowed) = FieldValue::parse(allowed.as_bytes()) {
+            response.set(names::ACCESS_CONTROL_ALLOW_ORIGIN, allowed);
+        }
+        Ok(())
+    }
+}
+
+fn trusted(origin: &str) -> Trusted {
+    let (scheme, host) = split(origin).filter(|(scheme, _)| !scheme.is_empty()).unwrap_or(("", origin));
+    Trusted { scheme: scheme.to_owned(), host: Host::Written(host.to_owned()) }
+}
+
+/// Scheme and authority of an origin, or of the address of a page; both empty where it has none. `None` when there is more in
+/// the authority than host and port.
+fn split(origin: &str) -> Option<(&str, &str)> {
+    let Some((scheme, rest)) = origin.split_once("://") else { return Some(("", "")) };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    (!authority.contains('@')).then_some((scheme, authority))
+}
+
+#[cfg(test)]
+mod tests {
+    use causeway_config::plan::AdminAddress;
+
+    use super::*;
+
+    fn guard(listen: &str, origins: Option<&[&str]>) -> Guard {
+        let address = AdminAddress::parse(listen, "").unwrap();
+        let origins = origins.map(|origins| origins.iter().map(|&origin| origin.to_owned()).collect());
+        Guard::new(&Rules { address, enforce_origin: false, origins })
+    }
+
+    // Caddy's documentation of `admin.origins`: the listener's address unless named; hosts are compared in any case.
+    #[test]
+    fn hosts() {
+        for (listen, origins, host, want) in [
+            ("localhost:2019", None, "localhost:2019", true),
+            ("localhost:2019", None, "LocalHost:2019", true),
+            ("localhost:2019", None, "127.0.0.1:2019", true),
+            ("127.0.0.1:2019", None, "[::1]:2019", true),
+            ("localhost:2019", None, "localhost", false),
+            ("localhost:2019", None, "localhost:2020", false),
+            ("localhost:2019", None, "evil.example:2019", false),
+            ("localhost:2019", None, "", false),
+            ("192.0.2.1:2019", None, "192.0.2.1:2019", true),
+            ("192.0.2.1:2019", None, "localhost:2019", false),
+            ("localhost:2019", Some(&["a.example"][..]), "a.example", true),
+            ("localhost:2019", Some(&["http://a.example:1"]), "a.example:1", true),
+            ("localhost:2019", Some(&["a.example"]), "localhost:2019", false),
+            ("localhost:2019", Some(&[]), "localhost:2019", false),
+        ] {
+            let guard = guard(listen, origins);
+            assert!(guard.enforce_host);
+            let got = guard.trusted.iter().any(|trusted| trusted.host.is(host, 2019));
+            assert_eq!(got, want, "{listen} {origins:?} {host}");
+        }
+        for everywhere in [":2019", "0.0.0.0:2019", "[::]:2019"] {
+            assert!(!guard(everywhere, None).enforce_host, "{everywhere}");
+        }
+    }
+
+    #[test]
+    fn origins() {
+        for (origin, want) in [
+            ("http://a:1", Some(("http", "a:1"))),
+            ("https://a/path?query", Some(("https", "a"))),
+            ("http://[::1]:1#x", Some(("http", "[::1]:1"))),
+            ("a", Some(("", ""))),
+            ("", Some(("", ""))),
+            ("http://localhost:2019@evil.example", None),
+        ] {
+            assert_eq!(split(origin), want, "{origin}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! `stop` and `reload`: one request to the admin API of a server that runs.
+//!
+//! Written over a plain socket rather than an HTTP client: one request on one connection, as HTTP/1.0, so that the answer ends
+//! where the connection does and nothing needs a framing that a peer could choose.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use causeway_config::plan::AdminAddress;
+use clap::Args;
+use serde_json::Value;
+
+use super::source::{self, ConfigFlags};
+
+/// Where the admin API listens unless the environment or a configuration says otherwise; Caddy's.
+const DEFAULT_ADDRESS: &str = "localhost:2019";
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How much of an answer is read.
+const ANSWER_OCTETS_MAX: u64 = 2 << 20;
+
+#[derive(Args)]
+pub(crate) struct Stop {
+    /// The configuration that says where the admin API listens
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Its language
+    #[arg(short, long, value_name = "NAME")]
+    adapter: Option<String>,
+    /// Where the admin API listens; goes before the configuration, the environment's CADDY_ADMIN and localhost:2019
+    #[arg(long, value_name = "ADDRESS")]
+    address: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct Reload {
+    #[command(flatten)]
+    config: ConfigFlags,
+    /// Where the admin API listens; goes before the configuration, the environment's CADDY_ADMIN and localhost:2019
+    #[arg(long, value_name = "ADDRESS")]
+    address: Option<String>,
+    /// Load the configuration even if it is the one that runs
+    #[arg(short, long)]
+    force: bool,
+}
+
+impl Stop {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let config = match (&self.address, self.config) {
+            (None, Some(config)) => {
+                let flags = ConfigFlags { config: Some(config), adapter: self.adapter, envfile: Vec::new() };
+                flags.read()?.adapt()?.json
+            }
+            _ => Value::Null,
+        };
+        let address = address(self.address.as_deref(), &config)?;
+        let answer = post(&address, "/stop", &[], b"")?;
+        answer.good().map_err(|words| anyhow!("the server on {address} does not stop: {words}"))
+    }
+}
+
+impl Reload {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let source = self.config.read()?;
+        let adapted = source.adapt()?;
+        source::warn(&adapted);
+        let address = address(self.address.as_deref(), &adapted.json)?;
+        let file = source.file.as_deref().map(|file| file.display().to_string());
+        let mut fields = vec![("Content-Type", "application/json")];
+        if let Some(file) = &file {
+            fields.push(("Caddy-Config-Source-File", file));
+            fields.push(("Caddy-Config-Source-Adapter", source.document.language.adapter()));
+        }
+        if self.force {
+            fields.push(("Cache-Control", "must-revalidate"));
+        }
+        let answer = post(&address, "/load", &fields, adapted.json.to_string().as_bytes())?;
+        answer.good().map_err(|words| match source.validate(&adapted) {
+            // We know the file, the server only its JSON.
+            Err(error) => error,
+            Ok(()) => anyhow!("{}: the server on {address} refuses it: {words}", source.name()),
+        })
+    }
+}
+
+/// Where the admin API listens when nothing else says so.
+pub(crate) fn default_address() -> anyhow::Result<AdminAddress> {
+    match std::env::var("CADDY_ADMIN") {
+        Ok(address) if !address.is_empty() => Ok(AdminAddress::parse(&address, "CADDY_ADMIN")?),
+        _ => Ok(AdminAddress::parse(DEFAULT_ADDRESS, "the admin API")?),
+    }
+}
+
+fn address(flag: Option<&str>, config: &Value) -> anyhow::Result<AdminAddress> {
+    match (flag, config["admin"]["listen"].as_str()) {
+        (Some(flag), _) => Ok(AdminAddress::parse(flag, "--address")?),
+        (None, Some(listen)) if !listen.is_empty() => Ok(AdminAddress::parse(listen, "admin.listen")?),
+        _ => default_address(),
+    }
+}
+
+struct Answer {
+    status: u16,
+    body: String,
+}
+
+impl Answer {
+    /// What the server said instead of doing it.
+    fn good(&self) -> Result<(), String> {
+        if self.status < 400 {
+            return Ok(());
+        }
+        let value: Option<Value> = serde_json::from_str(&self.body).ok();
+        let error = value.as_ref().and_then(|value| value["error"].as_str());
+        Err(format!("{} (HTTP {})", error.unwrap_or(self.body.trim()), self.status))
+    }
+}
+
+fn post(address: &AdminAddress, path: &str, fields: &[(&str, &str)], body: &[u8]) -> anyhow::Result<Answer> {
+    let port = address.listen.port;
+    let ip = address.listen.host.unwrap_or(Ipv4Addr::LOCALHOST.into());
+    let mut stream = TcpStream::connect_timeout(&SocketAddr::new(ip, port), CONNECT_TIMEOUT).map_err(|error| {
+        match error.kind() {
+            ErrorKind::ConnectionRefused => anyhow!(
+                "no server answers on {address}; is it running, with its admin API there? --address names another place"
+            ),
+            _ => anyhow!("connecting to the admin API on {address}: {error}"),
+        }
+    })?;
+    // A server on every address of its machine trusts any name; the origin is what it was told to listen on.
+    let host = if address.host.is_empty() { format!("localhost:{port}") } else { address.to_string() };
+    let mut head = format!("POST {path} HTTP/1.0\r\nHost: {host}\r\nOrigin: http://{address}\r\n");
+    for (name, value) in fields {
+        if value.chars().any(char::is_control) {
+            bail!("found a control character in '{}', expected none in a {name} field", value.escape_default());
+        }
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
+    let talk = || format!("talking to the admin API on {address}");
+    let mut octets = Vec::new();
+    let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+    let read = stream.take(ANSWER_OCTETS_MAX).read_to_end(&mut octets);
+    // A server that refuses early may have answered before it took everything.
+    if octets.is_empty() {
+        sent.and(read.map(drop)).with_context(talk)?;
+    }
+    parse(&octets).with_context(|| format!("{}: found no answer of HTTP/1", talk()))
+}
+
+fn parse(octets: &[u8]) -> Option<Answer> {
+    let text = String::from_utf8_lossy(octets);
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let mut words = head.lines().next()?.split(' ');
+    words.next().filter(|version| version.starts_with("HTTP/1."))?;
+    let status = words.next()?.parse().ok().filter(|status| (200..600).contains(status))?;
+    let length = head.lines().filter_map(|line| line.split_once(':'));
+    let length = length.filter(|(name, _)| name.eq_ignore_ascii_case("content-length")).map(|(_, value)| value.trim());
+    // Less than was promised is no answer.
+    let whole = length.clone().all(|length| length.parse() == Ok(body.len()));
+    whole.then(|| Answer { status, body: body.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn answers() {
+        for (text, want) in [
+            ("HTTP/1.0 200 OK\r\n\r\n", Some((200, ""))),
+            ("HTTP/1.1 400 Bad Request\r\nContent-Length: 2\r\n\r\nno", Some((400, "no"))),
+            ("HTTP/1.1 204\r\nA: b\r\n\r\n", Some((204, ""))),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nno", None),
+            ("HTTP/1.1 100 Continue\r\n\r\n", None),
+            ("HTTP/2 200\r\n\r\n", None),
+            ("HTTP/1.1 200 OK\r\n", None),
+            ("SSH-2.0-x\r\n\r\n", None),
+            ("", None),
+        ] {
+            let got = parse(text.as_bytes());
+            assert_eq!(got.as_ref().map(|answer| (answer.status, &*answer.body)), want, "{text:?}");
+        }
+    }
+}

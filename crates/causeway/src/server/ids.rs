@@ -1,0 +1,112 @@
+//! `@id`: names that a configuration gives to its own parts, so that the admin API finds them by name.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::Value;
+
+const KEY: &str = "@id";
+
+/// Why names cannot be told apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IdFault {
+    /// Neither a string nor a number.
+    Kind {
+        /// The object that has it.
+        path: String,
+    },
+    /// Two objects of one name.
+    Twice {
+        /// The name.
+        id: String,
+        /// The objects.
+        paths: [String; 2],
+    },
+}
+
+impl fmt::Display for IdFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kind { path } => write!(f, "{path}: {KEY} field must be a string or number"),
+            Self::Twice { id, paths: [first, second] } => {
+                write!(f, "duplicate ID '{id}' found at {first} and {second}")
+            }
+        }
+    }
+}
+
+/// Every name with the path of its object, as in `/config/apps/http`.
+pub(super) fn index(config: &Value) -> Result<BTreeMap<String, String>, IdFault> {
+    let mut ids = BTreeMap::new();
+    collect(config, "/config", &mut ids)?;
+    Ok(ids)
+}
+
+fn collect(value: &Value, path: &str, ids: &mut BTreeMap<String, String>) -> Result<(), IdFault> {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                if key != KEY {
+                    collect(value, &format!("{path}/{key}"), ids)?;
+                    continue;
+                }
+                let id = match value {
+                    Value::String(id) => id.clone(),
+                    Value::Number(id) => id.to_string(),
+                    _ => return Err(IdFault::Kind { path: path.to_owned() }),
+                };
+                if let Some(first) = ids.get(&id) {
+                    return Err(IdFault::Twice { id, paths: [first.clone(), path.to_owned()] });
+                }
+                ids.insert(id, path.to_owned());
+            }
+        }
+        Value::Array(array) => {
+            for (index, value) in array.iter().enumerate() {
+                collect(value, &format!("{path}/{index}"), ids)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Takes the names out: to modules they would be unknown fields.
+pub(super) fn strip(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.shift_remove(KEY);
+            map.values_mut().for_each(strip);
+        }
+        Value::Array(array) => array.iter_mut().for_each(strip),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    // Caddy's API documentation, "Using @id in JSON": anywhere in the configuration, each of them once.
+    #[test]
+    fn names_and_their_paths() {
+        let mut config = json!({ "@id": "top", "a": [{ "@id": 7, "b": { "@id": "deep" } }, 1], "c": "@id" });
+        let ids = index(&config).unwrap();
+        let got: Vec<_> = ids.iter().map(|(id, path)| (&**id, &**path)).collect();
+        assert_eq!(got, [("7", "/config/a/0"), ("deep", "/config/a/0/b"), ("top", "/config")]);
+        strip(&mut config);
+        assert_eq!(config, json!({ "a": [{ "b": {} }, 1], "c": "@id" }));
+    }
+
+    #[test]
+    fn what_names_nothing() {
+        for (config, want) in [
+            (json!({ "a": { "@id": [] } }), "/config/a: @id field must be a string or number"),
+            (json!([{ "@id": "x" }, { "@id": "x" }]), "duplicate ID 'x' found at /config/0 and /config/1"),
+        ] {
+            assert_eq!(index(&config).map_err(|fault| fault.to_string()), Err(want.to_owned()));
+        }
+    }
+}

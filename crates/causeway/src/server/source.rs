@@ -1,0 +1,46 @@
+//! The file that a configuration came from, so that a signal may load it again.
+
+use std::path::{Path, PathBuf, absolute};
+
+/// A configuration's file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// Its path, as it was given.
+    pub file: PathBuf,
+    /// The adapter's name; empty for JSON.
+    pub adapter: String,
+}
+
+impl Source {
+    /// Whether both name the same file, by Caddy's rule: the adapters do not differ, and the paths are equal, or absolutely so,
+    /// or end in the same name.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let absolute = |path: &Path| absolute(path).ok();
+        let names = |path: &Path| path.file_name().map(ToOwned::to_owned);
+        (other.adapter.is_empty() || self.adapter == other.adapter)
+            && (self.file == other.file
+                || absolute(&self.file).is_some_and(|path| absolute(&other.file) == Some(path))
+                || names(&self.file).is_some_and(|name| names(&other.file) == Some(name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_file() {
+        let source = |file: &str, adapter: &str| Source { file: file.into(), adapter: adapter.into() };
+        let ours = source("sites/Caddyfile", "caddyfile");
+        for (other, want) in [
+            (source("sites/Caddyfile", "caddyfile"), true),
+            (source("sites/Caddyfile", ""), true),
+            (source("sites/Caddyfile", "json"), false),
+            (source("./sites/Caddyfile", "caddyfile"), true),
+            (source("/elsewhere/Caddyfile", "caddyfile"), true),
+            (source("sites/other", "caddyfile"), false),
+        ] {
+            assert_eq!(ours.is_same(&other), want, "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! What a load does to a server that runs: the new configuration as a whole, or the old one as if nothing had happened.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::client::{Answer, connect, get, send, send_body};
+use crate::process::{Folder, Server};
+
+/// One site that answers with one body, on the port that the kernel chose at the start.
+fn config(body: &str) -> Value {
+    json!({ "apps": { "http": { "servers": { "s": {
+        "listen": ["127.0.0.1:0"],
+        "routes": [{ "handle": [{ "handler": "static_response", "body": body }] }],
+    } } } } })
+}
+
+#[track_caller]
+fn start() -> (Folder, Server, u16, u16) {
+    let folder = Folder::with(&[("config.json", &config("old").to_string())]);
+    let mut server = folder.start(&["run", "--config", "config.json", "--workers", "2"]);
+    let (site, admin) = (server.port(), server.admin_port());
+    (folder, server, site, admin)
+}
+
+#[track_caller]
+fn load(admin: u16, kind: &str, body: &str) -> Answer {
+    let fields = [&*format!("Host: localhost:{admin}"), &format!("Content-Type: {kind}")];
+    send_body(admin, "POST /load", &fields, body)
+}
+
+#[track_caller]
+fn read(admin: u16, path: &str) -> Value {
+    let answer = send(admin, &format!("GET {path}"), &[&format!("Host: localhost:{admin}")]);
+    serde_json::from_str(&answer.body).unwrap_or_else(|_| panic!("{answer:?}"))
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn json_and_caddyfile() {
+    let (_folder, _server, site, admin) = start();
+    let answer = load(admin, "application/json", &config("new").to_string());
+    assert_eq!((answer.status, &*answer.body), (200, ""));
+    assert_eq!(get(site, "/").body, "new");
+    let caddyfile = "http://:0 {\n\tbind 127.0.0.1\n\trespond {$NOBODY:newest}\n}\n";
+    let answer = load(admin, "text/caddyfile", caddyfile);
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    assert_eq!(get(site, "/").body, "newest");
+    assert_eq!(read(admin, "/config/apps/http/servers/srv0/listen"), json!(["127.0.0.1:0"]));
+}
+
+/// Whatever fails, sites, API and configuration are those of before.
+#[test]
+fn a_load_that_fails_changes_nothing() {
+    let (_folder, _server, site, admin) = start();
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let taken = taken.local_addr().unwrap();
+    let in_use = format!("listening on {taken}: the port is in use by another program");
+    let mut elsewhere = config("new");
+    elsewhere["apps"]["http"]["servers"]["t"] = json!({ "listen": [taken.to_string()] });
+    let mut admin_elsewhere = config("new");
+    admin_elsewhere["admin"] = json!({ "listen": taken.to_string() });
+    let mut both = config("new");
+    let free = free_port();
+    both["admin"] = json!({ "listen": format!("127.0.0.1:{free}") });
+    both["apps"]["http"]["servers"]["t"] = json!({ "listen": [taken.to_string()] });
+    // Where the API is, and where it was about to be.
+    let mut on_the_api = config("new");
+    on_the_api["admin"] = json!({ "listen": format!("127.0.0.1:{admin}") });
+    on_the_api["apps"]["http"]["servers"]["t"] = json!({ "listen": [format!(":{admin}")] });
+    let mut on_the_site = config("new");
+    on_the_site["admin"] = json!({ "listen": format!("127.0.0.1:{site}") });
+    let new = "loading config: loading new config: ";
+    for (kind, body, want) in [
+        ("application/json", String::new(), "loading config: found an empty body, expected a configuration".to_owned()),
+        (
+            "application/json",
+            "{".into(),
+            "loading config: decoding request body: EOF while parsing an object at line 1 column 1, expected JSON".into(),
+        ),
+        (
+            "application/json",
+            "{\"aps\": 1}".into(),
+            format!("{new}aps: unknown field `aps`, expected one of `admin`, `logging`, `storage`, `apps`"),
+        ),
+        (
+            "application/json",
+            config("new").to_string().replace("static_response", "teapot"),
+            format!(
+                "{new}apps.http.servers.s.routes[0].handle[0]: no handler module 'teapot' is built into this version"
+            ),
+        ),
+        ("application/json", elsewhere.to_string(), format!("{new}{in_use}")),
+        (
+            "application/json",
+            on_the_api.to_string(),
+            format!("{new}listening on :{admin}: the admin API is on 127.0.0.1:{admin}; move one of them first"),
+        ),
+        (
+            "application/json",
+            on_the_site.to_string(),
+            format!(
+                "{new}listening on 127.0.0.1:{site}: the admin API is on 127.0.0.1:{site}; move one of them first"
+            ),
+        ),
+        ("application/json", both.to_string(), format!("{new}{in_use}")),
+        (
+            "application/json",
+            admin_elsewhere.to_string(),
+            format!(
+                "{new}the admin API cannot listen on {taken}: the port is in use by another program; choose another with \
+                 the global option `admin`, with `admin off`, or with CADDY_ADMIN"
+            ),
+        ),
+        (
+            "application/json",
+            "{\"admin\": {\"remote\": {}}}".into(),
+            format!("{new}admin.remote: found '{{}}', expected nothing: the remote admin endpoint is not built"),
+        ),
+        (
+            "text/caddyfile",
+            ":0 {\n\trespnd hi\n}\n".into(),
+            "adapting config using caddyfile adapter: Caddyfile:2:2: unrecognized directive: respnd (did you mean \
+             \"respond\"?); expected a directive"
+                .into(),
+        ),
+        (
+            "text/caddyfile",
+            ":0\nreverse_proxy :9000\n".into(),
+            "adapting config using caddyfile adapter: Caddyfile:2:1: directive 'reverse_proxy' is not built into this \
+             version"
+                .into(),
+        ),
+        (
+            "text/caddyfile",
+            "example.com\nrespond hi\n".into(),
+            "loading config: Caddyfile:1:1: example.com needs TLS, which this version does not speak; expected an address \
+             in the clear, as http://example.com"
+                .into(),
+        ),
+        (
+            "text/caddyfile",
+            ":0\nbind unix//run/x\nrespond hi\n".into(),
+            "loading config: Caddyfile:2:6: found 'unix//run/x', expected a TCP address: other networks are not built"
+                .into(),
+        ),
+    ] {
+        let answer = load(admin, kind, &body);
+        let error: Value = serde_json::from_str(&answer.body).unwrap_or_else(|_| panic!("{answer:?}"));
+        assert_eq!((answer.status, &error["error"]), (400, &json!(want)), "{body}");
+        assert_eq!(get(site, "/").body, "old", "{body}");
+        assert_eq!(read(admin, "/config/"), config("old"), "{body}");
+    }
+    assert!(
+        std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, free)).is_err(),
+        "the API listens where it was not to be"
+    );
+}
+
+/// An idle connection survives it and meets the new configuration at its next request.
+#[test]
+fn a_connection_survives_a_load() {
+    let (_folder, _server, site, admin) = start();
+    let mut stream = connect(site);
+    let mut ask = |body: &str| {
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(format!("\r\n\r\n{body}").as_bytes()) {
+            let mut octets = [0; 512];
+            let count = stream.read(&mut octets).unwrap();
+            assert!(count > 0, "closed after {:?}", String::from_utf8_lossy(&answer));
+            answer.extend_from_slice(&octets[..count]);
+        }
+    };
+    ask("old");
+    assert_eq!(load(admin, "application/json", &config("new").to_string()).status, 200);
+    ask("new");
+}
+
+/// No request fails while configurations are loaded, by one and by many at once.
+#[test]
+fn loads_under_traffic() {
+    let (_folder, _server, site, admin) = start();
+    let over = AtomicBool::new(false);
+    let served = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let answer = get(site, "/");
+                    assert_eq!(answer.status, 200);
+                    assert!(answer.body == "old" || answer.body.starts_with("new"), "{}", answer.body);
+                    served.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let loaders: Vec<_> = (0..4)
+            .map(|loader| {
+                scope.spawn(move || {
+                    for round in 0..10 {
+                        let body = config(&format!("new {loader} {round}")).to_string();
+                        assert_eq!(load(admin, "application/json", &body).status, 200);
+                    }
+                })
+            })
+            .collect();
+        loaders.into_iter().for_each(|loader| loader.join().unwrap());
+        over.store(true, Ordering::Relaxed);
+    });
+    assert!(served.into_inner() > 0);
+    // What is served is what the API says is served.
+    let body = read(admin, "/config/apps/http/servers/s/routes/0/handle/0/body");
+    assert_eq!(json!(get(site, "/").body), body);
+    assert!(body.as_str().unwrap().ends_with(" 9"), "{body}: each loader's last load came after its others");
+}
+
+/// The answer to the request that moved the API still goes out; the old place is closed then.
+#[test]
+fn the_api_moves() {
+    let (_folder, mut server, site, admin) = start();
+    let port = free_port();
+    let mut moved = config("moved");
+    moved["admin"] = json!({ "listen": format!("127.0.0.1:{port}") });
+    assert_eq!(load(admin, "application/json", &moved.to_string()).status, 200);
+    server.line_with(&format!("the admin API is on http://127.0.0.1:{port} now"));
+    assert_eq!(get(site, "/").body, "moved");
+    assert_eq!(read(port, "/config/"), moved);
+    let begun = Instant::now();
+    while std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, admin)).is_ok() {
+        assert!(begun.elapsed() < Duration::from_secs(5), "the old place is still open");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Off, for good: nobody is left to be asked.
+    moved["admin"] = json!({ "disabled": true });
+    assert_eq!(load(port, "application/json", &moved.to_string()).status, 200);
+    server.line_with("the admin API is off now");
+    assert_eq!(get(site, "/").body, "moved");
+}
+
+/// To a place that the old one is part of, or the other way round, on the same port.
+#[test]
+fn the_api_moves_on_its_port() {
+    let (_folder, mut server, _, admin) = start();
+    let port = free_port();
+    for (asked, place) in
+        [(admin, format!("127.0.0.1:{port}")), (port, format!(":{port}")), (port, format!("127.0.0.1:{port}"))]
+    {
+        let mut moved = config("moved");
+        moved["admin"] = json!({ "listen": place });
+        let answer = load(asked, "application/json", &moved.to_string());
+        assert_eq!(answer.status, 200, "{place}: {}", answer.body);
+        server.line_with(&format!(":{port} now"));
+        assert_eq!(read(port, "/config/admin/listen"), json!(place));
+    }
+}
+
+/// A site that goes is closed, one that comes is open.
+#[test]
+fn sites_come_and_go() {
+    let (_folder, _server, site, admin) = start();
+    let port = free_port();
+    let moved = config("moved").to_string().replace("127.0.0.1:0", &format!("127.0.0.1:{port}"));
+    assert_eq!(load(admin, "application/json", &moved).status, 200);
+    assert_eq!(get(port, "/").body, "moved");
+    let begun = Instant::now();
+    while std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, site)).is_ok() {
+        assert!(begun.elapsed() < Duration::from_secs(5), "the old site is still open");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let answer = send(admin, "DELETE /config/", &[&format!("Host: localhost:{admin}")]);
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    assert_eq!(read(admin, "/config/"), Value::Null);
+    assert!(std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err());
+}
+
+/// The same configuration is not loaded again, unless that is asked for.
+#[test]
+fn the_same_again() {
+    let (_folder, mut server, _, admin) = start();
+    let host = format!("Host: localhost:{admin}");
+    let json = "Content-Type: application/json";
+    // Objects have no order.
+    let same = config("old").to_string().replace("\"body\":\"old\",", "");
+    let same = same.replace("\"handler\":", "\"body\":\"old\",\"handler\":");
+    assert_eq!(send_body(admin, "POST /load", &[&host, json], &same).status, 200);
+    server.line_with("the configuration is unchanged");
+    let again = [&*host, json, "Cache-Control: must-revalidate"];
+    assert_eq!(send_body(admin, "POST /load", &again, &same).status, 200);
+    assert!(server.next_line().contains("serving another configuration"));
+}
+
+/// `debug` in a configuration holds from its load on.
+#[test]
+fn the_level_changes_with_the_configuration() {
+    let (_folder, mut server, _, admin) = start();
+    let mut loud = config("loud");
+    loud["logging"] = json!({ "logs": { "default": { "level": "DEBUG" } } });
+    assert_eq!(load(admin, "application/json", &loud.to_string()).status, 200);
+    read(admin, "/config/admin");
+    server.line_with("DEBUG admin API: GET /config/admin from 127.0.0.1:");
+}
+
+/// Once the server was told to stop, nothing is loaded any more.
+#[test]
+fn a_load_while_it_stops() {
+    let mut announced = config("old");
+    announced["apps"]["http"]["shutdown_delay"] = json!("2s");
+    let folder = Folder::with(&[("config.json", &announced.to_string())]);
+    let mut server = folder.start(&["run", "--config", "config.json"]);
+    let admin = server.admin_port();
+    server.signal(rustix::process::Signal::TERM);
+    server.line_with("Stopping in 2 s");
+    let answer = load(admin, "application/json", &config("new").to_string());
+    let error: Value = serde_json::from_str(&answer.body).unwrap();
+    let words = "loading config: loading new config: the server is stopping";
+    assert_eq!((answer.status, &error["error"]), (503, &json!(words)));
+    assert_eq!(get(server.port(), "/").body, "old");
+}
+
+#[test]
+fn a_body_beyond_the_limit() {
+    let (_folder, _server, site, admin) = start();
+    let head = format!(
+        "POST /load HTTP/1.1\r\nHost: localhost:{admin}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        65 << 20
+    );
+    let mut stream = connect(admin);
+    stream.write_all(head.as_bytes()).unwrap();
+    let block = vec![b' '; 1 << 20];
+    // The server answers and closes while we are sending.
+    for _ in 0..65 {
+        if stream.write_all(&block).is_err() {
+            break;
+        }
+    }
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 413");
+    assert_eq!(get(site, "/").body, "old");
+}

@@ -1,0 +1,184 @@
+//! `start`, `stop` and `reload`: servers that no terminal holds. And the small commands.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::client::get;
+use crate::process::Folder;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// A folder with a Caddyfile that names its ports: the site's and the API's.
+struct Background {
+    folder: Folder,
+    site: u16,
+    admin: u16,
+    runs: Cell<u32>,
+}
+
+impl Background {
+    fn new() -> Self {
+        let it = Self { folder: Folder::new(), site: free_port(), admin: free_port(), runs: Cell::new(0) };
+        it.write("one");
+        it
+    }
+
+    fn write(&self, body: &str) {
+        let Self { site, admin, .. } = self;
+        let options = format!("{{\n\tadmin 127.0.0.1:{admin}\n\tgrace_period 1s\n}}\n");
+        self.folder.write("Caddyfile", format!("{options}http://:{site} {{\n\tbind 127.0.0.1\n\trespond {body}\n}}\n"));
+    }
+
+    /// Runs a command whose output a process in the background may hold open: into files of its own. Status, output, errors.
+    fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+        let mut command = self.folder.command(arguments);
+        command.stdin(Stdio::null());
+        let run = self.runs.replace(self.runs.get() + 1);
+        let [out, err] = ["out", "err"].map(|name| self.folder.path(&format!("{name}{run}")));
+        command.stdout(File::create(&out).unwrap());
+        command.stderr(File::create(&err).unwrap());
+        let mut child = command.spawn().unwrap();
+        let begun = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            if begun.elapsed() > PATIENCE {
+                child.kill().unwrap();
+                panic!("{arguments:?} runs on");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        (status.code(), std::fs::read_to_string(out).unwrap(), std::fs::read_to_string(err).unwrap())
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // What a failed test left running.
+        let _ = self.folder.output(&["stop", "--address", &format!("127.0.0.1:{}", self.admin)]);
+    }
+}
+
+#[test]
+fn start_reload_stop() {
+    let it = Background::new();
+    let (status, out, err) = it.run(&["start", "--pidfile", "pid"]);
+    let pid = std::fs::read_to_string(it.folder.path("pid")).unwrap();
+    let want = format!("Causeway runs in the background with process id {}; `causeway stop` ends it\n", pid.trim_end());
+    assert_eq!((status, out), (Some(0), want), "{err}");
+    assert_eq!(get(it.site, "/").body, "one");
+    // A second one is told why not, once, and the first serves on.
+    let (status, out, err) = it.run(&["start"]);
+    let words = format!(
+        "Error: Caddyfile: the admin API cannot listen on 127.0.0.1:{}: the port is in use by another program; choose \
+         another with the global option `admin`, with `admin off`, or with CADDY_ADMIN\n",
+        it.admin
+    );
+    assert_eq!((status, &*out, err), (Some(1), "", words));
+    it.write("two");
+    assert_eq!(it.run(&["reload"]), (Some(0), String::new(), String::new()));
+    assert_eq!(get(it.site, "/").body, "two");
+    // A mistake only shows when it is compiled: its line all the same.
+    let good = std::fs::read_to_string(it.folder.path("Caddyfile")).unwrap();
+    it.folder.write("Caddyfile", good.replace("bind 127.0.0.1\n", "bind unix//run/x\n"));
+    let expected = "expected a TCP address: other networks are not built\n";
+    let want = format!("Error: Caddyfile:6:7: found 'unix//run/x', {expected}");
+    assert_eq!(it.run(&["reload"]), (Some(1), String::new(), want));
+    // A port in use only the server itself can know of.
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, taken)).unwrap();
+    let port = taken.local_addr().unwrap().port();
+    it.folder.write("Caddyfile", good.replace(&format!(":{}", it.site), &format!(":{port}")));
+    let (status, _, err) = it.run(&["reload"]);
+    let want = format!(
+        "Error: Caddyfile: the server on 127.0.0.1:{} refuses it: loading config: loading new config: listening on \
+         127.0.0.1:{port}: the port is in use by another program (HTTP 400)\n",
+        it.admin
+    );
+    assert_eq!((status, err), (Some(1), want));
+    assert_eq!(get(it.site, "/").body, "two");
+    assert_eq!(it.run(&["stop", "--config", "Caddyfile"]), (Some(0), String::new(), String::new()));
+    // The site is closed by the time `stop` returns.
+    assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, it.site)).is_err());
+}
+
+#[test]
+fn what_start_cannot_start() {
+    let it = Background::new();
+    it.folder.write("Caddyfile", ":0\nrespnd hi\n");
+    let (status, out, err) = it.run(&["start"]);
+    assert_eq!((status, &*out), (Some(1), ""));
+    let words =
+        "Error: Caddyfile:2:1: unrecognized directive: respnd (did you mean \"respond\"?); expected a directive\n";
+    assert_eq!(err, words);
+    let (status, _, err) = it.run(&["start", "--config", "-"]);
+    let words = "Error: --config -: found standard input, expected a file: a server in the background has no input\n";
+    assert_eq!((status, &*err), (Some(1), words));
+}
+
+#[test]
+fn nobody_to_talk_to() {
+    let it = Background::new();
+    let nobody = format!(
+        "no server answers on 127.0.0.1:{}; is it running, with its admin API there? --address names another place",
+        it.admin
+    );
+    let address = format!("127.0.0.1:{}", it.admin);
+    for (arguments, want) in [
+        (&["stop", "--address", &address][..], nobody.clone()),
+        (&["stop", "--config", "Caddyfile"], nobody.clone()),
+        (&["reload"], nobody),
+        (
+            &["stop", "--address", "nonsense"],
+            "--address: found 'nonsense', expected [tcp/]host:port or [tcp/]host:first-last".into(),
+        ),
+        (
+            &["reload", "--config", "nope"],
+            "nope: reading the configuration: No such file or directory (os error 2)".into(),
+        ),
+    ] {
+        let (status, out, err) = it.run(arguments);
+        assert_eq!((status, &*out, err), (Some(1), "", format!("Error: {want}\n")), "{arguments:?}");
+    }
+    let mut command = it.folder.command(&["run"]);
+    command.env("CADDY_ADMIN", "nonsense").stderr(Stdio::piped());
+    let output = command.output().unwrap();
+    let want = "Error: CADDY_ADMIN: found 'nonsense', expected [tcp/]host:port or [tcp/]host:first-last\n";
+    assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stderr)), (Some(1), want));
+}
+
+/// `list-modules` is the registry.
+#[test]
+fn list_modules() {
+    let folder = Folder::new();
+    let print = |arguments: &[&str]| String::from_utf8(folder.output(arguments).stdout).unwrap();
+    let modules = causeway::registry().modules();
+    let text = print(&["list-modules"]);
+    let end =
+        format!("\n\n  Standard modules: {}\n\n  Non-standard modules: 0\n\n  Unknown modules: 0\n", modules.len());
+    assert_eq!(text, format!("{}{end}", modules.join("\n")));
+    let first = format!("{} v{} causeway", modules[0], env!("CARGO_PKG_VERSION"));
+    assert_eq!(print(&["list-modules", "--versions", "--packages"]).lines().next(), Some(&*first));
+    let none = "\n  Non-standard modules: 0\n\n  Unknown modules: 0\n";
+    assert_eq!(print(&["list-modules", "--skip-standard"]), none);
+    let json: serde_json::Value = serde_json::from_str(&print(&["list-modules", "--json"])).unwrap();
+    let names: Vec<_> = json.as_array().unwrap().iter().map(|module| module["module_name"].as_str().unwrap()).collect();
+    assert_eq!(names, modules);
+}
+
+#[test]
+fn environ() {
+    let folder = Folder::with(&[("env", "OF_FILE=1\nBOTH=file\n")]);
+    let mut command = folder.command(&["environ", "--envfile", "env"]);
+    let output = command.env_clear().env("BOTH", "process").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.ends_with("\n\nBOTH=process\nOF_FILE=1\n"), "{text}");
+}

@@ -1,0 +1,157 @@
+//! A server that follows its file: `--watch`, SIGUSR1; and one that goes on where the last ended: `--resume`.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::client::{get, send, send_body};
+use crate::process::{Folder, Server};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn caddyfile(body: &str) -> String {
+    format!("http://:0 {{\n\tbind 127.0.0.1\n\trespond \"{body}\"\n}}\n")
+}
+
+#[track_caller]
+fn until_served(site: u16, body: &str) {
+    let begun = Instant::now();
+    loop {
+        let answer = get(site, "/").body;
+        if answer == body {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "it still serves {answer}, not {body}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// An edit is served soon, a mistake is reported once, and the old stays until it is mended.
+#[test]
+fn watch() {
+    let folder = Folder::with(&[("Caddyfile", &caddyfile("one"))]);
+    let mut server = folder.start(&["run", "--watch"]);
+    let site = server.port();
+    folder.write("Caddyfile", caddyfile("two"));
+    until_served(site, "two");
+    server.line_with("Caddyfile changed");
+    folder.write("Caddyfile", ":0\nrespnd hi\n");
+    let line = server.line_with("ERROR");
+    assert!(line.contains("Caddyfile:2:1: unrecognized directive: respnd"), "{line}");
+    assert!(line.ends_with("; the configuration that runs stays"), "{line}");
+    assert_eq!(get(site, "/").body, "two");
+    // Adapted, but refused: a port of another network.
+    folder.write("Caddyfile", "http://:0\nbind 192.0.2.1\nrespond hi\n");
+    let line = server.line_with("ERROR");
+    assert!(line.contains("Caddyfile: listening on 192.0.2.1:0: this machine has no such address"), "{line}");
+    folder.write("Caddyfile", caddyfile("three"));
+    until_served(site, "three");
+    // What it imports is watched too.
+    folder.write("part", "respond four\n");
+    folder.write("Caddyfile", "http://:0 {\n\tbind 127.0.0.1\n\timport part\n}\n");
+    until_served(site, "four");
+    folder.write("part", "respond five\n");
+    until_served(site, "five");
+}
+
+#[test]
+fn watching_needs_a_file() {
+    let folder = Folder::new();
+    for (arguments, want) in [
+        (&["run", "--watch"][..], "Error: --watch: found the welcome site, expected a configuration in a file\n"),
+        (
+            &["run", "--watch", "--config", "-"],
+            "Error: --watch: found standard input, expected a configuration in a file\n",
+        ),
+    ] {
+        // It does not wait for its input unless it was told to read that.
+        let reads = arguments.contains(&"-");
+        let output = if reads { folder.output_of(arguments, "{}") } else { folder.output(arguments) };
+        assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stderr)), (Some(1), want));
+    }
+}
+
+/// SIGUSR1 loads the file again, as long as the configuration is that of the file.
+#[test]
+fn sigusr1() {
+    let folder = Folder::with(&[("Caddyfile", &caddyfile("one"))]);
+    let mut server = folder.start(&["run"]);
+    let (site, admin) = (server.port(), server.admin_port());
+    folder.write("Caddyfile", caddyfile("two"));
+    server.signal(Signal::USR1);
+    server.line_with("SIGUSR1: loading Caddyfile again");
+    until_served(site, "two");
+    folder.write("Caddyfile", "nonsense {\n");
+    server.signal(Signal::USR1);
+    server.line_with("the configuration that runs stays");
+    // `reload` with the same file leaves it followed; anybody else does not.
+    folder.write("Caddyfile", caddyfile("three"));
+    let address = format!("localhost:{admin}");
+    let output = folder.output(&["reload", "--address", &address]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    until_served(site, "three");
+    folder.write("Caddyfile", caddyfile("four"));
+    server.signal(Signal::USR1);
+    until_served(site, "four");
+    let host = format!("Host: {address}");
+    let answer = send_body(admin, "PUT /config/storage", &[&host, "Content-Type: application/json"], "null");
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    server.signal(Signal::USR1);
+    server.line_with("SIGUSR1 is ignored: the configuration is not that of a file, or not any more");
+    assert_eq!(get(site, "/").body, "four");
+}
+
+#[test]
+fn sigusr1_without_a_file() {
+    let folder = Folder::new();
+    let mut server = folder.start(&["respond", "--listen", "127.0.0.1:0", "hi"]);
+    server.signal(Signal::USR1);
+    server.line_with("SIGUSR1 is ignored");
+    assert_eq!(get(server.port(), "/").body, "hi");
+}
+
+/// What the API loaded last is served again after a restart; --config stands back.
+#[test]
+fn resume() {
+    let folder = Folder::with(&[("Caddyfile", &caddyfile("of the file"))]);
+    let mut server = Server::spawn(folder.command(&["run", "--resume"]));
+    server.line_with(".config/causeway/autosave.json yet");
+    server.line_with("Causeway serves Caddyfile on ");
+    let admin = server.admin_port();
+    let body = "PATCH /config/apps/http/servers/srv0/routes/0/handle/0/body";
+    let fields = [&*format!("Host: localhost:{admin}"), "Content-Type: application/json"];
+    assert_eq!(send_body(admin, body, &fields, "\"of the API\"").status, 200);
+    server.signal(Signal::TERM);
+    assert_eq!(server.status().code(), Some(0));
+    let server = folder.start(&["run", "--resume"]);
+    assert!(server.first_line.contains("autosave.json on "), "{}", server.first_line);
+    assert_eq!(get(server.port(), "/").body, "of the API");
+    drop(server);
+    let mut server = Server::spawn(folder.command(&["run", "--resume", "--config", "Caddyfile"]));
+    server.line_with("Warning: --config is ignored: --resume goes on with ");
+    server.line_with("autosave.json on ");
+    drop(server);
+    // Without it the file is served, and kept.
+    let server = folder.start(&["run"]);
+    assert_eq!(get(server.port(), "/").body, "of the file");
+    let kept = std::fs::read_to_string(folder.path(".config/causeway/autosave.json")).unwrap();
+    assert!(kept.contains("of the file"), "{kept}");
+    // Where XDG_CONFIG_HOME says so it is kept there.
+    let mut command = folder.command(&["run"]);
+    command.env("XDG_CONFIG_HOME", folder.path("xdg"));
+    drop(Server::start(command));
+    assert!(folder.path("xdg/causeway/autosave.json").exists());
+}
+
+/// A server that was asked to stop by way of the API ends as by a signal, and says so to who asked.
+#[test]
+fn stopped_by_the_api() {
+    let folder = Folder::with(&[("Caddyfile", &caddyfile("hi"))]);
+    let mut server = folder.start(&["run", "--pidfile", "pid"]);
+    let admin = server.admin_port();
+    let answer = send(admin, "POST /stop", &[&format!("Host: localhost:{admin}")]);
+    assert_eq!((answer.status, json!(answer.body)), (200, json!("")));
+    assert_eq!(server.status().code(), Some(0));
+    assert!(!folder.path("pid").exists());
+}
