@@ -31,8 +31,8 @@ pub use variables::{ComputedId, VarId};
 /// Storage that one exchange may grow and the next one keeps; what is above goes back to the allocator.
 const KEPT_OCTETS_MAX: usize = 16 * 1024;
 
-/// Scratches kept: templates are rendered inside each other's use at most so deep in what is built in.
-const SCRATCHES_MAX: usize = 6;
+/// Where templates are rendered, one inside another's use at most so deep in what is built in.
+const SCRATCHES: usize = 6;
 
 /// What each answer says it comes from.
 const SERVER: FieldValue<'static> = FieldValue::from_static("Causeway");
@@ -103,8 +103,9 @@ struct Parts {
     response: ResponseHead,
     variables: Variables,
     /// Where templates are rendered; more than one where one is rendered while another is looked at.
-    scratch: Vec<u8>,
-    scratches: Vec<Vec<u8>>,
+    scratches: [Vec<u8>; SCRATCHES],
+    /// How many of them are lent.
+    lent: usize,
     client: Option<Client>,
     uuid: Option<u128>,
     fault: Option<Fault>,
@@ -151,8 +152,8 @@ impl Spare {
             path_is_raw: true,
             response: ResponseHead::new(StatusCode::OK),
             variables: Variables::default(),
-            scratch: Vec::new(),
-            scratches: Vec::new(),
+            scratches: Default::default(),
+            lent: 0,
             client: None,
             uuid: None,
             fault: None,
@@ -362,17 +363,15 @@ impl Context {
 
     /// Lends an empty vector that keeps its memory for the next use.
     pub fn with_scratch<T>(&mut self, work: impl FnOnce(&mut Self, &mut Vec<u8>) -> T) -> T {
-        // The first lies apart, since a template is seldom rendered inside another's use.
-        let mut scratch = std::mem::take(&mut self.0.scratch);
-        if scratch.capacity() == 0 {
-            scratch = self.0.scratches.pop().unwrap_or_default();
-        }
+        let depth = self.0.lent;
+        // Deeper than any module goes, it costs an allocation.
+        let mut scratch = self.0.scratches.get_mut(depth).map(std::mem::take).unwrap_or_default();
+        self.0.lent = depth + 1;
         let result = work(self, &mut scratch);
         scratch.clear();
-        if self.0.scratch.capacity() == 0 {
-            self.0.scratch = scratch;
-        } else {
-            self.0.scratches.push(scratch);
+        self.0.lent = depth;
+        if let Some(place) = self.0.scratches.get_mut(depth) {
+            *place = scratch;
         }
         result
     }
@@ -535,8 +534,6 @@ impl Context {
         parts.response.clear();
         parts.response.give_back(KEPT_OCTETS_MAX);
         parts.variables.renew();
-        keep(&mut parts.scratch);
-        parts.scratches.truncate(SCRATCHES_MAX);
         parts.scratches.iter_mut().for_each(keep);
         parts.client = None;
         parts.uuid = None;
