@@ -229,6 +229,16 @@ impl Context {
         Ok(())
     }
 
+    /// Gives the request its own method and target back; its fields stay as handlers left them, as before Caddy's error routes.
+    pub(crate) fn restore_target(&mut self) {
+        let parts = &mut *self.0;
+        if parts.is_edited {
+            parts.edited.set_method(parts.original.method());
+            parts.edited.set_target(parts.original.target().as_str()).expect("a target that was parsed once is one");
+            self.decode_path();
+        }
+    }
+
     /// The target's path, percent-decoded once; any octets.
     #[inline]
     pub fn path(&self) -> &[u8] {

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
-use causeway_message::StatusCode;
+use causeway_message::{StatusCode, Version};
 use causeway_progress::Span;
 
 use crate::context::{ComputedId, Context};
@@ -27,10 +27,13 @@ use crate::worker::Worker;
 
 pub(crate) use index::Index;
 
-/// Route lists that may be open inside each other.
-pub const CALLS_MAX: usize = 16;
-/// Handlers that one exchange may enter.
-pub const ENTERED_MAX: usize = 64;
+/// Route lists that may be open inside each other: far more than people nest, so that it only ends routes that invoke
+/// themselves.
+pub const CALLS_MAX: usize = 64;
+/// Handlers that one exchange may enter: each `header` and `vars` of a site is one.
+pub const ENTERED_MAX: usize = 4096;
+/// Of these, how many storage has room for.
+const KEPT_ENTERED_MAX: usize = 1024;
 /// Octets of a method; the longest registered one has 17.
 const METHOD_OCTETS_MAX: usize = 32;
 /// Words of group bits that storage keeps.
@@ -262,7 +265,9 @@ impl Flow {
     pub(crate) fn clear(&mut self) {
         self.calls.clear();
         self.entered.clear();
+        self.entered.shrink_to(KEPT_ENTERED_MAX);
         self.back.clear();
+        self.back.shrink_to(KEPT_ENTERED_MAX);
         for group in self.taken.drain(..) {
             self.groups[group.0 as usize / 64] = 0;
         }
@@ -309,8 +314,13 @@ pub fn run(cx: &mut Context) -> Verdict {
     walk(cx, generation.plan(), first)
 }
 
-/// What Caddy refuses before any route: methods that no one has, and hosts that a `root` of `/srv/{host}` would climb by.
+/// What Caddy refuses before any route: methods that no one has, a host that is there and empty, and hosts that a `root` of
+/// `/srv/{host}` would climb by.
 fn refusal(cx: &Context) -> Option<StatusCode> {
+    // RFC 9110 §4.2.1: a target without a host is invalid.
+    if cx.version() == Version::Http11 && cx.head().authority() == Some("") {
+        return Some(StatusCode::BAD_REQUEST);
+    }
     let host = cx.host();
     if !host.is_empty() && host.bytes().all(|octet| octet == b'.') {
         return Some(StatusCode::BAD_REQUEST);
@@ -518,6 +528,7 @@ fn recover(cx: &mut Context, fault: Fault) -> Result<(), Response> {
         Some(list) => {
             flow.recovers = true;
             flow.calls.push(Place::start(list));
+            cx.restore_target();
             Ok(())
         }
         None => Err(Response::empty(status)),

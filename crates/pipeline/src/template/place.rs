@@ -191,7 +191,7 @@ impl Place {
         let text = match self {
             Self::Variable(id) => cx.variable(*id).unwrap_or_default(),
             Self::Target(Which::Current, Part::Path, Form::Plain) => cx.path(),
-            Self::Host => cx.host().as_bytes(),
+            Self::Host => host(cx).as_bytes(),
             _ => return self.render_other(cx, out),
         };
         out.extend_from_slice(text);
@@ -292,6 +292,14 @@ fn head_of(cx: &Context, which: Which) -> &Head {
     match which {
         Which::Current => cx.head(),
         Which::Original => cx.original(),
+    }
+}
+
+/// The host without its port. An IPv6 literal keeps its brackets where no port follows, as in Caddy.
+fn host(cx: &Context) -> &str {
+    match cx.head().authority() {
+        Some(authority) if authority.ends_with(']') => authority,
+        _ => cx.host(),
     }
 }
 

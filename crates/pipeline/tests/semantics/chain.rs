@@ -1,5 +1,6 @@
 //! Order, groups, matching, calls, the way back, faults, bounds.
 
+use causeway_message::Version;
 use causeway_pipeline::route::{CALLS_MAX, ENTERED_MAX};
 use causeway_pipeline::{Ending, Outcome};
 use causeway_testkit::{Kit, Request};
@@ -135,6 +136,21 @@ fn faults_and_error_routes() {
     check("there is no next on the way back", lost, Value::Null, &get, (500, "", "in a, in b, out b, out a"));
 }
 
+// Caddy, issue 3717: error routes get the request's own method and target back; its fields and variables stay.
+#[test]
+fn error_routes_see_the_original_target() {
+    let routes = json!([{ "handle": [
+        with("a", json!({ "set_target": "/x%20y?z", "set_variable": ["v", "{http.request.uri.path}"] })),
+        with("b", json!({ "set_target": "/x%20y?z", "set_variable": ["v", "{http.request.uri.path}"] })),
+        with("f", json!({ "enter": "404" })),
+    ] }]);
+    let errors = json!([{ "handle": [
+        with("e", json!({ "enter": "respond", "body": "{http.request.uri} {http.request.uri.path} {http.vars.v}" })),
+    ] }]);
+    let mut kit = Kit::with_errors(&registry(), &routes, &errors);
+    assert_eq!(kit.send(&Request::get("/a%2Fb?c")).text(), "/a%2Fb?c /a/b /x y");
+}
+
 #[test]
 fn bounds() {
     let many = |count: usize| json!([{ "handle": vec![probe("m"); count] }]);
@@ -202,6 +218,8 @@ fn refused_before_any_route() {
     for (request, want) in [
         (Request::get("/").field("Host", "..."), (200, "400", "in e")),
         (Request::get("/").field("Host", ".:80"), (200, "400", "in e")),
+        (Request::get("/").field("Host", ""), (200, "400", "in e")),
+        (Request::get("/").field("Host", "").version(Version::Http10), (200, "", "in a, out a")),
         (Request::get("/").field("Host", "a."), (200, "", "in a, out a")),
         (Request::new(&"M".repeat(33), "/"), (200, "405", "in e")),
         (Request::new(&"M".repeat(32), "/"), (200, "", "in a, out a")),

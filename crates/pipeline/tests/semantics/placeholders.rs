@@ -55,6 +55,7 @@ fn of_the_request() {
             ("{http.request.orig_uri.path.dir}|{http.request.orig_uri.path.file}", "/a b/|c.tar.gz"),
             ("{http.request.orig_uri.path.file_escaped}", "c.tar.gz"),
             ("{http.request.uri.path.file.base}|{http.request.uri.path.file.ext}", "c.tar|.gz"),
+            ("<{http.request.tls.version}>", "<>"),
             ("{http.request.uri.query}|{http.request.uri.prefixed_query}", "c=d&e=f+g&c=%26|?c=d&e=f+g&c=%26"),
             ("{http.request.orig_uri.query}", "c=d&e=f+g&c=%26"),
             ("{http.request.orig_uri.prefixed_query}", "?c=d&e=f+g&c=%26"),
@@ -90,6 +91,11 @@ fn of_the_request() {
     );
     let v6 = Request::get("/").peer("[2001:db8:1:2::3]:9".parse().unwrap());
     check(&v6, &[("{http.request.remote}|{http.request.remote.host/24,32}", "[2001:db8:1:2::3]:9|2001:db8::/32")]);
+    for (authority, want) in [("[::1]", "[::1]|"), ("[::1]:8", "::1|8"), ("a.test:8", "a.test|8")] {
+        check(&Request::get("/").field("Host", authority), &[("{http.request.host}|{http.request.port}", want)]);
+    }
+    // Caddy keeps a bare question mark in `{uri}`.
+    check(&Request::get("/a/?"), &[("{http.request.uri}|{http.request.uri.prefixed_query}", "/a/?|")]);
     check(&Request::get("/a%2Fb%20c"), &[("{http.request.orig_uri.path.file_escaped}", "a%2Fb%20c")]);
 }
 

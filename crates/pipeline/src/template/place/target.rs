@@ -62,7 +62,8 @@ pub(super) fn render(cx: &Context, which: Which, part: Part, form: Form, out: &m
         (Part::Uri, Which::Original, _) => out.extend_from_slice(target.as_str().as_bytes()),
         (Part::Uri, Which::Current, _) => {
             out.extend_from_slice(target.path().as_bytes());
-            if !query().is_empty() {
+            // A bare `?` is kept, as Go's URL does.
+            if target.form() != TargetForm::Asterisk && target.query().is_some() {
                 out.push(b'?');
                 out.extend_from_slice(query());
             }
@@ -102,7 +103,16 @@ pub(super) fn range_in(path: &[u8], part: Part) -> Range<usize> {
     match part {
         Part::File => file()..end,
         Part::Folder => 0..file(),
-        Part::FileBase => file()..dot(file()),
+        // The last segment that is not empty, even before a slash; Go's `path.Base`.
+        Part::FileBase => {
+            let trimmed = path.iter().rposition(|&octet| octet != b'/').map_or(end.min(1), |last| last + 1);
+            let start = path[..trimmed].iter().rposition(|&octet| octet == b'/').map_or(0, |slash| slash + 1);
+            match (start < trimmed, trimmed == end) {
+                (true, true) => start..dot(start),
+                (true, false) => start..trimmed,
+                (false, _) => 0..trimmed,
+            }
+        }
         Part::FileExtension => dot(file())..end,
         Part::Segment(index) => {
             let mut from = usize::from(path.starts_with(b"/"));
@@ -116,10 +126,11 @@ pub(super) fn range_in(path: &[u8], part: Part) -> Range<usize> {
     }
 }
 
-/// All values of a key, decoded, with commas between them. A pair with a `;` or a bad escape does not count, as in Go.
+/// All values of a key, decoded, with commas between them. An empty pair and
+/// one with a `;` or a bad escape do not count, as in Go.
 pub(super) fn query_values(query: &str, key: &[u8], out: &mut Vec<u8>) {
     let mut first = true;
-    for pair in query.split('&').filter(|pair| !pair.contains(';')) {
+    for pair in query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let start = out.len();
         if !decode_query(name, out) || out[start..] != *key {

@@ -35,6 +35,7 @@ fn values_of_a_query() {
         ("a=%zz&a=2", "a", "2"),
         ("aa=1", "a", ""),
         ("a+b=1", "a b", "1"),
+        ("&&=x&", "", "x"),
     ] {
         let mut out = b"<".to_vec();
         query_values(query, key.as_bytes(), &mut out);
@@ -52,6 +53,11 @@ fn parts_of_a_path() {
         ("/a.b/c", Part::FileExtension, ""),
         ("/a.b/c", Part::FileBase, "c"),
         ("/a/", Part::File, ""),
+        ("/a.b/", Part::FileBase, "a.b"),
+        ("/a//", Part::FileBase, "a"),
+        ("/", Part::FileBase, "/"),
+        ("//", Part::FileBase, "/"),
+        ("/..", Part::FileBase, "."),
         ("/a/b", Part::Segment(0), "a"),
         ("/a/b", Part::Segment(1), "b"),
         ("/a/b", Part::Segment(2), ""),
