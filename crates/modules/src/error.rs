@@ -37,10 +37,8 @@ impl Handler for StaticError {
             Some(Ok(status)) => status,
             Some(Err(fault)) => return Step::Fail(fault),
         };
-        let reason = cx.rendered(&self.words, |_, words| match words.is_empty() {
-            true => Reason::Status,
-            false => Reason::Text(String::from_utf8_lossy(words).into_owned().into()),
-        });
-        Step::Fail(Fault { status, reason })
+        // No words are words too: `{http.error.message}` is empty then, not the status text.
+        let words = cx.rendered(&self.words, |_, words| String::from_utf8_lossy(words).into_owned());
+        Step::Fail(Fault { status, reason: Reason::Text(words.into()) })
     }
 }

@@ -307,25 +307,28 @@ pub enum Verdict {
 /// Runs an exchange from its start until it answers, aborts or waits.
 pub fn run(cx: &mut Context) -> Verdict {
     let generation = Rc::clone(cx.generation());
-    let first = match refusal(cx) {
-        None => Step::Next,
-        Some(status) => Step::Fail(Fault::status(status)),
-    };
+    let first = refusal(cx).map_or(Step::Next, Step::Fail);
     walk(cx, generation.plan(), first)
 }
 
 /// What Caddy refuses before any route: methods that no one has, a host that is there and empty, and hosts that a `root` of
 /// `/srv/{host}` would climb by.
-fn refusal(cx: &Context) -> Option<StatusCode> {
+fn refusal(cx: &Context) -> Option<Fault> {
     // RFC 9110 §4.2.1: a target without a host is invalid.
     if cx.version() == Version::Http11 && cx.head().authority() == Some("") {
-        return Some(StatusCode::BAD_REQUEST);
+        return Some(bad_host("the Host field is empty"));
     }
     let host = cx.host();
     if !host.is_empty() && host.bytes().all(|octet| octet == b'.') {
-        return Some(StatusCode::BAD_REQUEST);
+        return Some(bad_host("invalid host"));
     }
-    (cx.head().method().as_str().len() > METHOD_OCTETS_MAX).then_some(StatusCode::METHOD_NOT_ALLOWED)
+    let is_long = cx.head().method().as_str().len() > METHOD_OCTETS_MAX;
+    is_long.then(|| Fault::status(StatusCode::METHOD_NOT_ALLOWED))
+}
+
+#[cold]
+fn bad_host(words: &'static str) -> Fault {
+    Fault { status: StatusCode::BAD_REQUEST, reason: Reason::Text(words.into()) }
 }
 
 /// Drives an exchange that waits. What is waited for after that is polled too: [`Verdict::Waiting`] from here means that

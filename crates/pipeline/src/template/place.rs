@@ -19,7 +19,7 @@ use time::{Clock, go_duration};
 use super::{VARIABLES, load_time};
 use crate::build::Build;
 use crate::context::{Context, VarId};
-use crate::handler::Fault;
+use crate::handler::{Fault, Reason};
 
 /// A name that means something.
 pub(super) enum Known {
@@ -356,7 +356,11 @@ impl OfFault {
         match self {
             Self::Status => write(out, format_args!("{}", fault.status.as_u16())),
             Self::StatusText => out.extend_from_slice(fault.status.reason().as_bytes()),
-            Self::Message => write(out, format_args!("{}", fault.reason)),
+            // Caddy: the status text where nobody said more.
+            Self::Message => match fault.reason {
+                Reason::Status => out.extend_from_slice(fault.status.reason().as_bytes()),
+                ref reason => write(out, format_args!("{reason}")),
+            },
             Self::Trace => {}
             Self::Id => {
                 // Nine characters of 32, as Caddy's; none that are taken for one another.
