@@ -4,7 +4,6 @@
 //! Every route is in one place: by the hosts of its matchers, else by their paths, else among the others. What is found here
 //! is still matched: the index may promise too much.
 
-use causeway_message::path;
 use rustc_hash::FxHashMap;
 
 use super::{MatcherSet, Route};
@@ -52,15 +51,14 @@ impl Index {
 
     /// The first route from `from` on that may match; past the list's end when there is none. O(labels + log paths).
     pub(crate) fn next(&self, from: u32, cx: &Context) -> u32 {
-        let path = cx.path();
-        if !self.paths.keys.is_empty() && !path::is_clean(path) {
+        if !self.paths.keys.is_empty() && !cx.path_is_plain() {
             return from;
         }
         let mut next = first(&self.others, from);
         if self.hosts.nodes.len() > 1 {
-            self.hosts.visit(0, cx.host(), &mut |routes| next = next.min(first(routes, from)));
+            self.hosts.visit(0, cx.host().as_bytes(), &mut |routes| next = next.min(first(routes, from)));
         }
-        self.paths.visit(path, &mut |routes| next = next.min(first(routes, from)));
+        self.paths.visit(cx.path(), &mut |routes| next = next.min(first(routes, from)));
         next
     }
 }
@@ -131,15 +129,15 @@ impl Hosts {
     }
 
     /// Shows the routes of every pattern that the host matches. As deep as the patterns are.
-    fn visit(&self, at: usize, host: &str, show: &mut impl FnMut(&Routes)) {
+    fn visit(&self, at: usize, host: &[u8], show: &mut impl FnMut(&Routes)) {
         let node = &self.nodes[at];
-        let (rest, label) = match host.rsplit_once('.') {
-            Some((rest, label)) => (Some(rest), label),
+        let (rest, label) = match memchr::memrchr(b'.', host) {
+            Some(dot) => (Some(&host[..dot]), &host[dot + 1..]),
             None => (None, host),
         };
         let mut lower = [0; LABEL_OCTETS_MAX];
         let named = lower.get_mut(..label.len()).and_then(|lower| {
-            lower.copy_from_slice(label.as_bytes());
+            lower.copy_from_slice(label);
             lower.make_ascii_lowercase();
             node.children.get(&*lower).copied()
         });
@@ -227,7 +225,7 @@ mod tests {
             tree.add(host, route as u32);
         }
         let mut found = Vec::new();
-        tree.visit(0, host, &mut |routes| found.extend(routes));
+        tree.visit(0, host.as_bytes(), &mut |routes| found.extend(routes));
         found.sort_unstable();
         found
     }
