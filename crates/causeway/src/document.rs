@@ -128,10 +128,11 @@ impl Document {
                 Problem::Shape(words) => words.strip_prefix("unknown field `").and_then(until_backquote).unwrap_or(""),
                 _ => "",
             };
-            // Where the word is not to be found, the option may be: most keep their names in the JSON's path.
+            // Where the word is not to be found, the option or directive may be: most keep their names in the JSON's path.
             let options = refused.path.rsplit('.').map(|step| match step {
                 "logging" => "log",
                 "http_basic" => "basic_auth",
+                "should_log_credentials" => "log_credentials",
                 step => step,
             });
             let options = options.filter(|step| !matches!(*step, "apps" | "http" | "servers"));
