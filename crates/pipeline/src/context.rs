@@ -282,7 +282,7 @@ impl Context {
     /// Puts `chunk` in the place of the request's body, for whoever takes it from now on; what the peer sends is drained.
     /// The fields stay as they are.
     pub fn replace_body(&mut self, chunk: Chunk) {
-        self.0.body_text = Some(chunk.as_slice().to_vec());
+        self.0.body_text = None;
         self.0.held_body = Some(VecDeque::from([Frame::Chunk(chunk)]));
     }
 
@@ -301,14 +301,21 @@ impl Context {
 
     /// Keeps a body that was read for a placeholder, for whoever takes it afterwards.
     pub(crate) fn hold_body(&mut self, frames: VecDeque<Frame>) {
-        let mut text = Vec::new();
-        for frame in &frames {
+        self.0.held_body = Some(frames);
+        self.read_held_body();
+    }
+
+    /// Makes the text of a body that is kept; false when none is.
+    pub(crate) fn read_held_body(&mut self) -> bool {
+        let parts = &mut *self.0;
+        let Some(frames) = &parts.held_body else { return false };
+        let text = parts.body_text.insert(Vec::new());
+        for frame in frames {
             if let Frame::Chunk(chunk) = frame {
                 text.extend_from_slice(chunk.as_slice());
             }
         }
-        self.0.body_text = Some(text);
-        self.0.held_body = Some(frames);
+        true
     }
 
     /// Who asks, behind the proxies that the server trusts.
