@@ -57,8 +57,8 @@ fn error() {
     check(json!([{ "handler": "error", "status_code": "{http.request.header.None}" }]), Value::Null, &get, (500, ""));
     // No words are an empty message, not the status text that other faults have.
     let shown = json!([{ "handle": [respond("<{http.error.message}>")] }]);
-    check(json!([{ "handler": "error", "status_code": 404 }]), shown.clone(), &get, (200, "<>"));
-    check(json!([{ "handler": "error", "error": "{http.request.method} x" }]), shown, &get, (200, "<GET x>"));
+    check(json!([{ "handler": "error", "status_code": 404 }]), shown.clone(), &get, (404, "<>"));
+    check(json!([{ "handler": "error", "error": "{http.request.method} x" }]), shown, &get, (500, "<GET x>"));
     // What the error routes leave alone keeps its status.
     check(json!([{ "handler": "error", "status_code": 404, "error": "x" }]), json!([]), &get, (404, ""));
 }

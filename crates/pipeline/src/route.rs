@@ -314,12 +314,13 @@ pub fn run(cx: &mut Context) -> Verdict {
 /// What Caddy refuses before any route: methods that no one has, a host that is there and empty, and hosts that a `root` of
 /// `/srv/{host}` would climb by.
 fn refusal(cx: &Context) -> Option<Fault> {
+    let authority = cx.head().authority();
     // RFC 9110 §4.2.1: a target without a host is invalid.
-    if cx.version() == Version::Http11 && cx.head().authority() == Some("") {
+    if authority == Some("") && cx.version() == Version::Http11 {
         return Some(bad_host("the Host field is empty"));
     }
-    let host = cx.host();
-    if !host.is_empty() && host.bytes().all(|octet| octet == b'.') {
+    let begins_so = authority.is_some_and(|authority| authority.starts_with('.'));
+    if begins_so && cx.host().bytes().all(|octet| octet == b'.') {
         return Some(bad_host("invalid host"));
     }
     let is_long = cx.head().method().as_str().len() > METHOD_OCTETS_MAX;
