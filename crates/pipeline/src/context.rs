@@ -116,7 +116,7 @@ struct Parts {
     body_taken: bool,
     /// A body that a handler put in the place of the peer's, or that was read for a placeholder.
     held_body: Option<VecDeque<Frame>>,
-    body_text: Option<Vec<u8>>,
+    body_text: Option<Chunk>,
     flow: Flow,
     waits: Waits,
     unrecorded: bool,
@@ -267,7 +267,7 @@ impl Context {
     /// Puts `chunk` in the place of the request's body, for whoever takes it from now on; what the peer sends is drained.
     /// The fields stay as they are.
     pub fn replace_body(&mut self, chunk: Chunk) {
-        self.0.body_text = Some(chunk.as_slice().to_vec());
+        self.0.body_text = Some(chunk.clone());
         self.0.held_body = Some(VecDeque::from([Frame::Chunk(chunk)]));
     }
 
@@ -281,19 +281,15 @@ impl Context {
 
     /// The whole body, where a route or handler that names `{http.request.body}` had it read.
     pub fn body_text(&self) -> Option<&[u8]> {
-        self.0.body_text.as_deref()
+        self.0.body_text.as_ref().map(Chunk::as_slice)
     }
 
     /// Keeps a body that was read for a placeholder, for whoever takes it afterwards.
-    pub(crate) fn hold_body(&mut self, frames: VecDeque<Frame>) {
-        let mut text = Vec::new();
-        for frame in &frames {
-            if let Frame::Chunk(chunk) = frame {
-                text.extend_from_slice(chunk.as_slice());
-            }
-        }
+    pub(crate) fn hold_body(&mut self, text: Vec<u8>, trailers: Option<Box<FieldMap>>) {
+        let text = Chunk::from(text);
+        let content = (!text.is_empty()).then(|| Frame::Chunk(text.clone()));
+        self.0.held_body = Some(content.into_iter().chain(trailers.map(Frame::Trailers)).collect());
         self.0.body_text = Some(text);
-        self.0.held_body = Some(frames);
     }
 
     /// Who asks, behind the proxies that the server trusts.

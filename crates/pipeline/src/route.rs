@@ -27,10 +27,11 @@ use crate::worker::Worker;
 
 pub(crate) use index::Index;
 
-/// Route lists that may be open inside each other.
-pub const CALLS_MAX: usize = 16;
+/// Route lists that may be open inside each other: more than a Caddyfile can nest, so that only a route that invokes itself
+/// comes to this end.
+pub const CALLS_MAX: usize = 64;
 /// Handlers that one exchange may enter.
-pub const ENTERED_MAX: usize = 64;
+pub const ENTERED_MAX: usize = 1024;
 /// Octets of a method; the longest registered one has 17.
 const METHOD_OCTETS_MAX: usize = 32;
 /// Words of group bits that storage keeps.
