@@ -74,7 +74,11 @@ fn reading() {
         ("/id/srv/listen/", 200, listen),
         ("/id/", 400, json!("request path is missing object ID")),
         ("/id/nope", 404, json!("unknown object ID 'nope'")),
-        ("/nope", 404, json!("nothing is at /nope; there are /config/, /id/, /load, /adapt and /stop")),
+        (
+            "/nope",
+            404,
+            json!("nothing is at /nope; there are /config/, /id/, /load, /adapt, /stop and /causeway/status"),
+        ),
         ("/load", 405, json!("method not allowed")),
         ("/adapt", 405, json!("method not allowed")),
         ("/stop", 405, json!("method not allowed")),
