@@ -93,6 +93,8 @@ fn reading() {
         assert_eq!((answer.status, answer.field("Location").as_deref()), (307, Some(want)), "{path}");
     }
     check(admin, "OPTIONS /config/", &[], "", 405, json!("method OPTIONS not allowed"));
+    check(admin, "GET /causeway/status", &[], "", 200, json!({ "connections": 0, "live_plans": 1, "panics": 0 }));
+    check(admin, "POST /causeway/status", &[], "", 405, json!("method not allowed"));
     check(admin, "TRACE /config/", &[], "", 405, json!("method TRACE not allowed"));
     check(admin, "HEAD /config/", &[], "", 405, json!(""));
 }
