@@ -66,6 +66,13 @@ impl Head {
         self.version = Version::default();
     }
 
+    /// Becomes a copy of another head, in the memory that is there.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.fields.copy_with_line_from(&other.fields);
+        self.own.clone_from(&other.own);
+        (self.method, self.target, self.parts, self.version) = (other.method, other.target, other.parts, other.version);
+    }
+
     /// Gives memory beyond `octets_max` back, as far as it is not in use.
     pub fn give_back(&mut self, octets_max: usize) {
         self.own.shrink_to(octets_max / 4);
@@ -85,7 +92,7 @@ impl Head {
     pub fn set_method(&mut self, method: Method<'_>) {
         self.method = match Method::known(method.as_str().as_bytes()) {
             Some(named) => Kind::Named(named),
-            None => Kind::Spelled(self.keep(method.as_str())),
+            None => Kind::Spelled(self.keep(method.as_str().as_bytes())),
         };
     }
 
@@ -110,8 +117,9 @@ impl Head {
 
     /// Sets the target; what stood there before stays in memory until [`Head::clear`] and counts in [`Head::octets`].
     /// On failure nothing changes.
-    pub fn set_target(&mut self, target: &str) -> Result<(), BadTarget> {
-        self.parts = Parts::of(target.as_bytes())?;
+    pub fn set_target(&mut self, target: impl AsRef<[u8]>) -> Result<(), BadTarget> {
+        let target = target.as_ref();
+        self.parts = Parts::of(target)?;
         self.target = self.keep(target);
         Ok(())
     }
@@ -181,9 +189,9 @@ impl Head {
         Ok(())
     }
 
-    fn keep(&mut self, text: &str) -> Place {
+    fn keep(&mut self, octets: &[u8]) -> Place {
         let from = self.own.len() as u32;
-        self.own.extend_from_slice(text.as_bytes());
+        self.own.extend_from_slice(octets);
         Place::Own(from, self.own.len() as u32)
     }
 
@@ -219,6 +227,31 @@ mod tests {
         head.clear();
         assert_eq!((head.method(), head.target().as_str(), head.fields().len()), (Method::Get, "", 0));
         assert_eq!(head.authority(), None);
+    }
+
+    #[test]
+    fn a_copy_is_as_the_first_whatever_was_there_before() {
+        let octets = b"BREW /pot HTTP/1.1\r\nA: b\r\n\r\n";
+        let mut read = Head::new();
+        read.fields_mut().index_other(20, 1, 23, 1);
+        read.fill(octets, 20, 0..4, 5..9, Version::Http11).unwrap();
+        let mut told = Head::new();
+        told.set_method(Method::Other("OTHER"));
+        told.set_target("http://x.test/c?d").unwrap();
+        told.set_version(Version::Http10);
+        told.fields_mut().insert(names::HOST, FieldValue::from_static("y.test"));
+        let mut copy = Head::new();
+        for from in [&read, &told, &read, &Head::new(), &told] {
+            copy.copy_from(from);
+            let all = |head: &Head| {
+                let fields: Vec<_> = head.fields().iter().map(|(n, v)| (n.as_str().to_owned(), v.to_vec())).collect();
+                (head.method().as_str().to_owned(), head.target().as_str().to_owned(), head.version(), fields)
+            };
+            assert_eq!(all(&copy), all(from));
+            copy.fields_mut().clear();
+            assert_eq!((copy.method(), copy.path()), (from.method(), from.path()));
+            copy.set_target("/else").unwrap();
+        }
     }
 
     #[test]

@@ -200,6 +200,12 @@ impl FieldMap {
         self.held = 0;
     }
 
+    /// Becomes a copy of a head's map, with what that holds for the head's first line.
+    pub(crate) fn copy_with_line_from(&mut self, other: &Self) {
+        self.copy_from(other);
+        self.held = other.held;
+    }
+
     /// Octets of the arena in use, overwritten values included.
     #[must_use]
     pub fn octets(&self) -> usize {

@@ -11,7 +11,7 @@
 //! - `browse`: listings of folders
 //!
 //! A file that is remembered, and was looked at within the last second, is answered without a system call or an allocation; how
-//! long it is believed is said in [`crate::fresh`].
+//! long it is believed is said in `fresh`.
 //!
 //! Symbolic links are followed wherever they lead, out of the root too, as Caddy does: whoever may put links below the root
 //! decides what is served. A request's path alone never leads out of it.

@@ -137,7 +137,7 @@ fn apply_to_request(ops: &Ops, cx: &mut Context) -> Result<(), Fault> {
                 text.push(b'?');
                 text.extend_from_slice(query.as_bytes());
             }
-            cx.set_target(std::str::from_utf8(text).unwrap_or_default())
+            cx.set_target(&**text)
         })?;
     }
     ops.apply(cx, Side::Request);

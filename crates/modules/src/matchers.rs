@@ -8,7 +8,7 @@
 //! - [`protocol`]: how the request was carried
 //! - [`ip`]: from where it comes, `remote_ip` and `client_ip`
 //! - [`variable`]: what variables and placeholders say, `vars` and `vars_regexp`
-//! - [`file`]: whether there is a file
+//! - [`mod@file`]: whether there is a file
 //! - [`not`]: none of these sets
 //! - [`expression`]: CEL, with all the others as functions
 

@@ -138,7 +138,7 @@ fn set_target(cx: &mut Context, path: &[u8], query: NewQuery<'_>) -> Result<(), 
             text.push(b'?');
             escape::raw_query(query, text);
         }
-        cx.set_target(std::str::from_utf8(text).unwrap_or_default())
+        cx.set_target(&**text)
     })
 }
 

@@ -11,13 +11,14 @@
 
 mod variables;
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::task::{Context as Task, Poll};
 use std::time::Instant;
 
-use causeway_message::{Chunk, FieldMap, FieldValue, Head, ResponseHead, StatusCode, Target, Version, names, path};
+use causeway_message::{Chunk, FieldMap, FieldValue, Head, ResponseHead, StatusCode, Version, names, path};
 
 use crate::body::{Frame, Mailbox, RequestBody};
 use crate::handler::{Fault, Step, Stop};
@@ -100,6 +101,8 @@ struct Parts {
     /// The path of the current target, decoded, when that differs from the raw one.
     path: Vec<u8>,
     path_is_raw: bool,
+    /// As [`Context::path_is_plain`] says, once that was asked.
+    path_is_plain: Cell<Option<bool>>,
     response: ResponseHead,
     variables: Variables,
     /// Where templates are rendered; more than one where one is rendered while another is looked at.
@@ -150,6 +153,7 @@ impl Spare {
             is_edited: false,
             path: Vec::new(),
             path_is_raw: true,
+            path_is_plain: Cell::default(),
             response: ResponseHead::new(StatusCode::OK),
             variables: Variables::default(),
             scratches: Default::default(),
@@ -211,7 +215,7 @@ impl Context {
     pub fn head_mut(&mut self) -> &mut Head {
         let parts = &mut *self.0;
         if !parts.is_edited {
-            copy_head(&parts.original, &mut parts.edited);
+            parts.edited.copy_from(&parts.original);
             parts.is_edited = true;
         }
         &mut parts.edited
@@ -221,10 +225,8 @@ impl Context {
     ///
     /// # Errors
     /// When it is no target; the request is then as before.
-    pub fn set_target(&mut self, target: &str) -> Result<(), Fault> {
-        let bad = |_| Fault::status(StatusCode::BAD_REQUEST);
-        let target = Target::parse(target).map_err(bad)?;
-        self.head_mut().set_target(target.as_str()).map_err(bad)?;
+    pub fn set_target(&mut self, target: impl AsRef<[u8]>) -> Result<(), Fault> {
+        self.head_mut().set_target(target).map_err(|_| Fault::status(StatusCode::BAD_REQUEST))?;
         self.decode_path();
         Ok(())
     }
@@ -233,6 +235,19 @@ impl Context {
     #[inline]
     pub fn path(&self) -> &[u8] {
         if self.0.path_is_raw { self.head().path() } else { &self.0.path }
+    }
+
+    /// Whether the path is as most are: ASCII, without empty and dot segments. Looked at once.
+    #[inline]
+    pub fn path_is_plain(&self) -> bool {
+        match self.0.path_is_plain.get() {
+            Some(plain) => plain,
+            None => {
+                let plain = self.path().is_ascii() && path::is_clean(self.path());
+                self.0.path_is_plain.set(Some(plain));
+                plain
+            }
+        }
     }
 
     /// The host that the request is for, without port and brackets, as written; empty when it names none.
@@ -577,6 +592,7 @@ impl Context {
     fn decode_path(&mut self) {
         let parts = &mut *self.0;
         let head = if parts.is_edited { &parts.edited } else { &parts.original };
+        parts.path_is_plain.set(None);
         parts.path_is_raw = !head.path_is_escaped();
         if !parts.path_is_raw {
             parts.path.clear();
@@ -584,15 +600,6 @@ impl Context {
             parts.path_is_raw = path::decode(head.target().path(), &mut parts.path).is_err();
         }
     }
-}
-
-/// Copies a head into the memory that another one has; cloning it would throw that memory away.
-fn copy_head(from: &Head, to: &mut Head) {
-    to.clear();
-    to.set_method(from.method());
-    to.set_version(from.version());
-    to.set_target(from.target().as_str()).expect("a target that was parsed once is one");
-    to.fields_mut().copy_from(from.fields());
 }
 
 fn keep(octets: &mut Vec<u8>) {
@@ -619,7 +626,7 @@ fn split_authority(authority: &str) -> (&str, Option<&str>) {
         let (host, tail) = rest.split_once(']').unwrap_or((rest, ""));
         return (host, tail.strip_prefix(':'));
     }
-    match authority.bytes().position(|octet| octet == b':') {
+    match memchr::memchr(b':', authority.as_bytes()) {
         Some(at) => (&authority[..at], Some(&authority[at + 1..])),
         None => (authority, None),
     }

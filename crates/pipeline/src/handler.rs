@@ -71,7 +71,7 @@ pub enum Reach<'m> {
     All,
     /// Requests for one of these hosts; a label may be `*`, letters count in any case.
     Hosts(Vec<&'m str>),
-    /// Requests for one of these paths, in any case, when the path has neither empty nor dot segments.
+    /// Requests for one of these paths, in any case, when the path is plain ([`Context::path_is_plain`]).
     Paths(Vec<PathReach<'m>>),
 }
 

@@ -312,8 +312,8 @@ pub fn run(cx: &mut Context) -> Verdict {
 
 /// What Caddy refuses before any route: methods that no one has, and hosts that a `root` of `/srv/{host}` would climb by.
 fn refusal(cx: &Context) -> Option<StatusCode> {
-    let host = cx.host();
-    if !host.is_empty() && host.bytes().all(|octet| octet == b'.') {
+    let begins_so = cx.head().authority().is_some_and(|authority| authority.starts_with('.'));
+    if begins_so && cx.host().bytes().all(|octet| octet == b'.') {
         return Some(StatusCode::BAD_REQUEST);
     }
     (cx.head().method().as_str().len() > METHOD_OCTETS_MAX).then_some(StatusCode::METHOD_NOT_ALLOWED)

@@ -1,7 +1,7 @@
 //! Placeholder strings, compiled at load: a request looks no name up.
 //!
-//! `{name}` is a placeholder; `\{` and `\}` are braces. What a name stands for is said in [`place`] for what belongs to the
-//! request, in [`load_time`] for what stays as it is while the configuration runs. Any other name is a slot that a module may
+//! `{name}` is a placeholder; `\{` and `\}` are braces. What a name stands for is said in `place` for what belongs to the
+//! request, in `load_time` for what stays as it is while the configuration runs. Any other name is a slot that a module may
 //! set while the request runs (`map`, regular expressions); while it is not set the placeholder is unknown.
 
 mod load_time;

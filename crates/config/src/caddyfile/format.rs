@@ -100,7 +100,7 @@ fn with_variables(text: &str) -> String {
     out + rest
 }
 
-/// Line and column, counted from 1, of the first character that [`format`] would change; `None` for a formatted text.
+/// Line and column, counted from 1, of the first character that [`format()`] would change; `None` for a formatted text.
 /// Line breaks of Windows count as plain ones.
 pub fn unformatted_at(text: &str) -> Option<(u32, u32)> {
     let text = text.replace("\r\n", "\n");

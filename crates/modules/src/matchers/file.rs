@@ -1,11 +1,11 @@
 //! `file`: whether there is a file, and which of several (also what `try_files` turns into).
 //!
 //! In reading order:
-//! - [`candidate`]: from a configured pattern to a path
-//! - [`choose`]: which of the paths it is, by the policy
-//! - [`disk`]: what is asked of the file system, on the blocking pool
+//! - `candidate`: from a configured pattern to a path
+//! - `choose`: which of the paths it is, by the policy
+//! - `disk`: what is asked of the file system, on the blocking pool
 //!
-//! What a worker learns of a path, also that nothing is there, it believes for a second, as [`crate::fresh`] says: in that time a
+//! What a worker learns of a path, also that nothing is there, it believes for a second, as `fresh` says: in that time a
 //! request neither waits nor allocates. Else one job looks at all that the request needs, and the request waits for it.
 //!
 //! The match sets `http.matchers.file.relative` (below the root), `.absolute`, `.type` (`file` or `directory`) and `.remainder`

@@ -103,8 +103,10 @@ impl Matcher for PathMatcher {
         Ok(self.0.iter().any(|pattern| {
             cx.rendered(&pattern.text, |cx, text| {
                 let shape = pattern.shape.unwrap_or_else(|| Shape::of(text));
-                let path = if shape.kind == Kind::Escaped { cx.head().target().path().as_bytes() } else { cx.path() };
-                matches(shape, text, path)
+                if shape.kind == Kind::Escaped {
+                    return matches(shape, text, cx.head().path());
+                }
+                if cx.path_is_plain() { shape.matches(text, cx.path()) } else { matches(shape, text, cx.path()) }
             })
         }))
     }

@@ -12,16 +12,44 @@ fn is_unreserved(octet: u8) -> bool {
     octet.is_ascii_alphanumeric() || b"-._~".contains(&octet)
 }
 
-/// Whether Go writes an octet of a path as it is.
+/// The octets that Go writes as they are in a path.
+static PLAIN_IN_PATH: [bool; 256] = among(b"-._~$&+,/:;=@");
+/// The octets that a query may hold, escaped or not.
+static ALLOWED_IN_QUERY: [bool; 256] = among(b"-._~$&+,/:;=@!'()*[]?%{}|\\^`");
+
+/// Letters, digits, and these.
+const fn among(marks: &[u8]) -> [bool; 256] {
+    let mut table = [false; 256];
+    let mut octet = 0;
+    while octet < 128 {
+        table[octet] = (octet as u8).is_ascii_alphanumeric();
+        octet += 1;
+    }
+    let mut at = 0;
+    while at < marks.len() {
+        table[marks[at] as usize] = true;
+        at += 1;
+    }
+    table
+}
+
 fn is_plain_in_path(octet: u8) -> bool {
-    is_unreserved(octet) || b"$&+,/:;=@".contains(&octet)
+    PLAIN_IN_PATH[usize::from(octet)]
+}
+
+/// Appends a text with everything escaped that is not in the table; runs of what stays are copied whole.
+fn escape_all_but(kept: &[bool; 256], mut text: &[u8], out: &mut Vec<u8>) {
+    while let Some(at) = text.iter().position(|&octet| !kept[usize::from(octet)]) {
+        out.extend_from_slice(&text[..at]);
+        push_escape(text[at], out);
+        text = &text[at + 1..];
+    }
+    out.extend_from_slice(text);
 }
 
 /// A decoded path as Go writes it (`url.URL.EscapedPath` without a raw path).
 pub(super) fn path(decoded: &[u8], out: &mut Vec<u8>) {
-    for &octet in decoded {
-        if is_plain_in_path(octet) { out.push(octet) } else { push_escape(octet, out) }
-    }
+    escape_all_but(&PLAIN_IN_PATH, decoded, out);
 }
 
 /// Whether an escaped path holds only what Go leaves in one.
@@ -42,14 +70,14 @@ pub(super) fn query(plain: &[u8], out: &mut Vec<u8>) {
 
 /// A query as somebody wrote it: only what no target may hold is escaped.
 pub(super) fn raw_query(query: &[u8], out: &mut Vec<u8>) {
-    for &octet in query {
-        let is_allowed = octet.is_ascii_graphic() && !b"\"<>#".contains(&octet);
-        if is_allowed { out.push(octet) } else { push_escape(octet, out) }
-    }
+    escape_all_but(&ALLOWED_IN_QUERY, query, out);
 }
 
 /// Decodes what `text` holds from `from` on, once; false, and nothing changes, when an escape in it is bad.
 pub(super) fn decode(text: &mut Vec<u8>, from: usize) -> bool {
+    if memchr::memchr(b'%', &text[from..]).is_none() {
+        return true;
+    }
     let is_good = |at: usize| matches!(text[at..], [_, high, low, ..] if hex(high).is_some() && hex(low).is_some());
     if !(from..text.len()).all(|at| text[at] != b'%' || is_good(at)) {
         return false;
@@ -86,5 +114,22 @@ pub(super) fn escaped_at(text: &[u8], at: usize) -> Option<u8> {
     match *text.get(at..)? {
         [b'%', high, low, ..] => Some(hex(high)? << 4 | hex(low)?),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_query_may_hold() {
+        for octet in 0..=255 {
+            let allowed = u8::is_ascii_graphic(&octet) && !b"\"<>#".contains(&octet);
+            assert_eq!(ALLOWED_IN_QUERY[usize::from(octet)], allowed, "{octet}");
+            let mut out = Vec::new();
+            raw_query(&[b'a', octet, b'b'], &mut out);
+            let want = if allowed { vec![b'a', octet, b'b'] } else { format!("a%{octet:02X}b").into_bytes() };
+            assert_eq!(out, want);
+        }
     }
 }

@@ -4,7 +4,6 @@
 //! Every route is in one place: by the hosts of its matchers, else by their paths, else among the others. What is found here
 //! is still matched: the index may promise too much.
 
-use causeway_message::path;
 use rustc_hash::FxHashMap;
 
 use super::{MatcherSet, Route};
@@ -13,8 +12,8 @@ use crate::handler::{PathReach, Reach};
 
 /// With fewer routes that an index could tell apart, walking is faster.
 const ROUTES_MIN: usize = 8;
-/// Octets of a label of a host name (RFC 1035 §2.3.4).
-const LABEL_OCTETS_MAX: usize = 63;
+/// Octets of a host name (RFC 1035 §2.3.4), and to spare.
+const HOST_OCTETS_MAX: usize = 256;
 
 /// Numbers of routes, ascending.
 type Routes = Vec<u32>;
@@ -52,15 +51,19 @@ impl Index {
 
     /// The first route from `from` on that may match; past the list's end when there is none. O(labels + log paths).
     pub(crate) fn next(&self, from: u32, cx: &Context) -> u32 {
-        let path = cx.path();
-        if !self.paths.keys.is_empty() && !path::is_clean(path) {
+        // What is not as it should be is not looked up.
+        if !self.paths.keys.is_empty() && !cx.path_is_plain() {
             return from;
         }
         let mut next = first(&self.others, from);
-        if self.hosts.nodes.len() > 1 {
-            self.hosts.visit(0, cx.host(), &mut |routes| next = next.min(first(routes, from)));
+        if !self.hosts.is_empty() {
+            let host = cx.host();
+            if host.len() > HOST_OCTETS_MAX {
+                return from;
+            }
+            self.hosts.visit(host.as_bytes(), |routes| next = next.min(first(routes, from)));
         }
-        self.paths.visit(path, &mut |routes| next = next.min(first(routes, from)));
+        self.paths.visit(cx.path(), &mut |routes| next = next.min(first(routes, from)));
         next
     }
 }
@@ -85,7 +88,7 @@ fn paths(set: &MatcherSet) -> Option<Vec<PathReach<'_>>> {
 }
 
 fn is_indexable(host: &str) -> bool {
-    host.is_ascii() && host.split('.').all(|label| label.len() <= LABEL_OCTETS_MAX)
+    host.is_ascii() && host.len() <= HOST_OCTETS_MAX
 }
 
 fn push(routes: &mut Routes, route: u32) {
@@ -95,8 +98,9 @@ fn push(routes: &mut Routes, route: u32) {
     }
 }
 
-/// Hosts as a tree of labels, from the last label to the first.
+/// Hosts by name, and those with wildcards as a tree of labels, from the last label to the first.
 struct Hosts {
+    names: FxHashMap<Box<[u8]>, Routes>,
     nodes: Vec<Node>,
 }
 
@@ -111,17 +115,25 @@ struct Node {
 
 impl Hosts {
     fn new() -> Self {
-        Self { nodes: vec![Node::default()] }
+        Self { names: FxHashMap::default(), nodes: vec![Node::default()] }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.nodes.len() == 1
     }
 
     fn add(&mut self, host: &str, route: u32) {
+        let host = host.to_ascii_lowercase();
+        if !host.split('.').any(|label| label == "*") {
+            return push(self.names.entry(host.into_bytes().into()).or_default(), route);
+        }
         let mut at = 0;
         for label in host.rsplit('.') {
             let fresh = self.nodes.len();
             let node = &mut self.nodes[at];
             at = match label {
                 "*" => *node.any.get_or_insert(fresh),
-                label => *node.children.entry(label.to_ascii_lowercase().into_bytes().into()).or_insert(fresh),
+                label => *node.children.entry(label.as_bytes().into()).or_insert(fresh),
             };
             if at == fresh {
                 self.nodes.push(Node::default());
@@ -130,22 +142,30 @@ impl Hosts {
         push(&mut self.nodes[at].routes, route);
     }
 
-    /// Shows the routes of every pattern that the host matches. As deep as the patterns are.
-    fn visit(&self, at: usize, host: &str, show: &mut impl FnMut(&Routes)) {
+    /// Shows the routes of every pattern that the host matches, which is not too long.
+    fn visit(&self, host: &[u8], mut show: impl FnMut(&Routes)) {
+        let mut lower = [0; HOST_OCTETS_MAX];
+        let Some(lower) = lower.get_mut(..host.len()) else { return };
+        lower.copy_from_slice(host);
+        lower.make_ascii_lowercase();
+        if let Some(routes) = self.names.get(lower) {
+            show(routes);
+        }
+        if self.nodes.len() > 1 {
+            self.descend(0, lower, &mut show);
+        }
+    }
+
+    /// As deep as the patterns are.
+    fn descend(&self, at: usize, host: &[u8], show: &mut impl FnMut(&Routes)) {
         let node = &self.nodes[at];
-        let (rest, label) = match host.rsplit_once('.') {
-            Some((rest, label)) => (Some(rest), label),
+        let (rest, label) = match memchr::memrchr(b'.', host) {
+            Some(dot) => (Some(&host[..dot]), &host[dot + 1..]),
             None => (None, host),
         };
-        let mut lower = [0; LABEL_OCTETS_MAX];
-        let named = lower.get_mut(..label.len()).and_then(|lower| {
-            lower.copy_from_slice(label.as_bytes());
-            lower.make_ascii_lowercase();
-            node.children.get(&*lower).copied()
-        });
-        for child in named.into_iter().chain(node.any) {
+        for child in node.children.get(label).copied().into_iter().chain(node.any) {
             match rest {
-                Some(rest) => self.visit(child, rest, show),
+                Some(rest) => self.descend(child, rest, show),
                 None => show(&self.nodes[child].routes),
             }
         }
@@ -227,7 +247,7 @@ mod tests {
             tree.add(host, route as u32);
         }
         let mut found = Vec::new();
-        tree.visit(0, host, &mut |routes| found.extend(routes));
+        tree.visit(host.as_bytes(), |routes| found.extend(routes));
         found.sort_unstable();
         found
     }
@@ -250,8 +270,8 @@ mod tests {
         ] {
             assert_eq!(of_hosts(&hosts, host), want, "{host}");
         }
-        let long = "x".repeat(64);
-        assert_eq!(of_hosts(&["*", "a"], &long), [0]);
+        let long = "x".repeat(HOST_OCTETS_MAX);
+        assert_eq!(of_hosts(&["*", "a", &long], &long), [0, 2]);
     }
 
     #[test]
