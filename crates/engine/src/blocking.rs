@@ -149,4 +149,19 @@ mod tests {
         assert_eq!((results.recv(), results.recv()), (Ok(1), Ok(2)));
         assert_eq!(pool.lock().threads, 1);
     }
+
+    #[test]
+    fn what_computes_leaves_room_for_what_waits() {
+        let pools = BlockingPools::new(BlockingSpec { threads_max: 1, queue_max: 1 }, 1);
+        let (go, wait) = mpsc::channel::<()>();
+        pools.computing.run(Box::new(move || wait.recv().unwrap())).unwrap();
+        let flood = || pools.computing.run(Box::new(|| ()));
+        // The thread may have taken the first job or not.
+        let refused = (0..COMPUTING_QUEUE_PER_THREAD + 2).position(|_| flood() == Err(Busy));
+        assert!(refused.is_some_and(|at| at >= COMPUTING_QUEUE_PER_THREAD - 1), "{refused:?}");
+        let (done, result) = mpsc::channel();
+        pools.waiting.run(Box::new(move || done.send(7).unwrap())).unwrap();
+        assert_eq!(result.recv(), Ok(7));
+        go.send(()).unwrap();
+    }
 }
