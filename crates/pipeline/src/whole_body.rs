@@ -56,3 +56,43 @@ impl Future for Whole {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Weak};
+    use std::task::Waker;
+
+    use causeway_message::{Block, Home};
+
+    use super::*;
+    use crate::body::Mailbox;
+
+    #[derive(Default)]
+    struct Counting(AtomicUsize);
+
+    impl Home for Counting {
+        fn take_back(&self, _: Block) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn what_came_pins_no_block() {
+        let home = Arc::new(Counting::default());
+        let mailbox = Mailbox::default();
+        let mut whole = Whole { body: mailbox.reader(), text: Vec::new(), trailers: None };
+        let mut task = Task::from_waker(Waker::noop());
+        for octet in b"slow" {
+            let lender: Weak<Counting> = Arc::downgrade(&home);
+            let mut block = Block::new(1024, lender).into_mut().unwrap_or_else(|_| unreachable!("it is new"));
+            block.as_mut_slice()[0] = *octet;
+            mailbox.push(Frame::Chunk(block.freeze(0..1)));
+            assert!(Pin::new(&mut whole).poll(&mut task).is_pending());
+        }
+        assert_eq!(home.0.load(Ordering::Relaxed), 4, "every block went home with its octet copied");
+        mailbox.complete();
+        let Poll::Ready(Ok((text, None))) = Pin::new(&mut whole).poll(&mut task) else { panic!("the body is there") };
+        assert_eq!(text, b"slow");
+    }
+}
