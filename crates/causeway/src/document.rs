@@ -128,12 +128,18 @@ impl Document {
                 Problem::Shape(words) => words.strip_prefix("unknown field `").and_then(until_backquote).unwrap_or(""),
                 _ => "",
             };
-            // Where the word is not to be found, the option may be: most keep their names in the JSON's path.
-            let options = refused.path.rsplit('.').map(|step| if step == "logging" { "log" } else { step });
+            // Where the word is not to be found, the option or directive may be: most keep their names in the JSON's path.
+            let options = refused.path.rsplit('.').map(|step| match step {
+                "logging" => "log",
+                "http_basic" => "basic_auth",
+                "should_log_credentials" => "log_credentials",
+                step => step,
+            });
             let options = options.filter(|step| !matches!(*step, "apps" | "http" | "servers"));
-            let place = std::iter::once(word).chain(options).find_map(|word| only_place(&self.text, word));
-            if let (Some((line, column)), Some((_, words))) = (place, error.to_string().split_once(": ")) {
-                return format!("{}:{line}:{column}: {words}", self.name);
+            let mut words = std::iter::once(word).chain(options).filter(|word| !word.is_empty());
+            let place = words.find_map(|word| caddyfile::only_place(&self.text, &self.name, word));
+            if let (Some(place), Some((_, words))) = (place, error.to_string().split_once(": ")) {
+                return format!("{place}: {words}");
             }
             return format!("{}: in its JSON, {error}", self.name);
         }
@@ -169,44 +175,4 @@ fn needs_tls(site: &SiteOrigin) -> String {
 
 fn until_backquote(words: &str) -> Option<&str> {
     words.split_once('`').map(|(word, _)| word)
-}
-
-/// Line and column of a word of a Caddyfile; `None` unless it stands there once, and no other file can hold it.
-fn only_place(text: &str, word: &str) -> Option<(usize, usize)> {
-    let mut only = None;
-    for (index, line) in text.lines().enumerate() {
-        for found in line.split_whitespace() {
-            if found == "import" {
-                return None;
-            }
-            if !word.is_empty() && found.trim_matches(['"', '`']) == word {
-                if only.is_some() {
-                    return None;
-                }
-                let before = found.as_ptr().addr() - line.as_ptr().addr();
-                only = Some((index + 1, line[..before].chars().count() + 1));
-            }
-        }
-    }
-    only
-}
-
-#[cfg(test)]
-mod tests {
-    use super::only_place;
-
-    #[test]
-    fn the_place_of_a_word() {
-        for (text, word, want) in [
-            (":80 {\n\tbind nowhere\n}", "nowhere", Some((2, 7))),
-            (":80\nbind \"nowhere\"", "nowhere", Some((2, 6))),
-            ("é nowhere", "nowhere", Some((1, 3))),
-            ("a\nb a", "a", None),
-            ("import x\na", "a", None),
-            ("a", "", None),
-            ("a", "b", None),
-        ] {
-            assert_eq!(only_place(text, word), want, "{text:?} {word:?}");
-        }
-    }
 }

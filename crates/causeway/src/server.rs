@@ -26,7 +26,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use causeway_config::plan::{self, AdminAddress, Level, Loaded};
 use causeway_engine::{BlockingSpec, Engine, EngineSpec};
@@ -193,7 +193,8 @@ impl Server {
     async fn end(mut self, done: oneshot::Sender<()>) {
         self.commands.close();
         while self.commands.try_recv().is_ok() {}
-        // Balancers in front see a server that is well, and may be told by then.
+        // Balancers in front see a server that is well, and may be told by then: placeholders say when it ends.
+        self.engine.announce_shutdown(Instant::now() + self.shutdown_delay);
         tokio::time::sleep(self.shutdown_delay).await;
         self.engine.drain(self.grace).await;
         // Only now: who asked for the end by way of the API has an answer to come.

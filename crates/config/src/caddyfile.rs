@@ -7,7 +7,7 @@
 //! - `error`: the mistakes an operator can make, each naming where, what was found and what was expected;
 //! - `registry`, `dispenser`, `directives`, `matcher`: the table of directive syntax and what each line means;
 //! - `log`: loggers, of sites and of the global block;
-//! - `format`: what a file should look like; nothing above needs it;
+//! - `format`: what a file should look like; `place`: where a word stands; nothing above needs them;
 //! - `address`, `options`, `route`, `servers`, `certificates`: sites and global options to servers, listeners, routes.
 //!
 //! The JSON equals what Caddy 2.11 emits for the same file, the order of object members aside. A directive or option that
@@ -26,6 +26,7 @@ mod log;
 mod matcher;
 mod options;
 mod parser;
+mod place;
 mod placeholder;
 mod position;
 mod quantity;
@@ -46,6 +47,7 @@ pub use error::{Error, ErrorKind, Part};
 pub use format::{format, unformatted_at};
 pub use log::Logger;
 pub use matcher::MatcherSet;
+pub use place::only_place;
 pub use position::Position;
 pub use registry::{Directives, Order, Output, RegisterError, Syntax};
 pub use route::Route;

@@ -10,8 +10,10 @@
 //! queued in the same turn that read the request. An idle connection holds no block, no write list and no slot.
 //!
 //! - `ends`: its two addresses
+//! - `owed`: what the peer owes, and until when
 
 mod ends;
+mod owed;
 
 use std::future::Future;
 use std::io::IoSlice;
@@ -20,7 +22,7 @@ use std::ops::ControlFlow;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context as Task, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use causeway_message::WriteList;
 use causeway_pipeline::{Arrival, BodyFault, Ending, Frame};
@@ -36,6 +38,7 @@ use crate::timers::TimerKey;
 use crate::transport::Transport;
 use crate::worker::Core;
 use ends::Ends;
+use owed::Owed;
 
 /// Rounds of handling, writing and reading before a connection lets others have their turn.
 const ROUNDS_MAX: usize = 4;
@@ -94,17 +97,6 @@ enum Course {
 
 // What an idle connection costs, beside the runtime's own task header and registration.
 const _: () = assert!(size_of::<Connection<tokio::net::TcpStream, causeway_h1::Server>>() <= 232);
-
-/// What the peer owes us, and so which limit of time runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Owed {
-    Nothing,
-    Request,
-    Head,
-    Body,
-    Room,
-    Close,
-}
 
 impl<T: Transport, M: Machine> Connection<T, M> {
     pub(crate) fn new(
@@ -520,85 +512,6 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             }
         }
         ControlFlow::Break(())
-    }
-
-    /// Sets the deadline for what the peer owes now, or finds that it has passed.
-    fn watch(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
-        let owed = self.owed(task, out);
-        if owed != self.owed {
-            self.owed = owed;
-            self.since = clock::now();
-        }
-        let Some(limit) = self.limit(owed) else { return ControlFlow::Continue(()) };
-        let (now, deadline) = (clock::now(), self.since + limit);
-        if now >= deadline {
-            return self.time_out(owed, task, out);
-        }
-        self.core.wheel.borrow_mut().set(self.timer, deadline);
-        ControlFlow::Continue(())
-    }
-
-    fn owed(&self, task: &Task<'_>, out: &WriteList) -> Owed {
-        if let Phase::Lingering { .. } = self.phase {
-            return Owed::Close;
-        }
-        if !out.is_empty() {
-            return Owed::Room;
-        }
-        if self.phase == Phase::HalfClosed && self.exchanges.iter().any(Exchange::is_waiting) {
-            return Owed::Close;
-        }
-        match self.machine.waits_for() {
-            WaitsFor::KeepAlive if self.exchanges.is_empty() => Owed::Request,
-            WaitsFor::Head => Owed::Head,
-            // A body that the driver itself holds back is not the peer's debt.
-            WaitsFor::Body if !self.is_full(task) => Owed::Body,
-            _ => Owed::Nothing,
-        }
-    }
-
-    fn limit(&self, owed: Owed) -> Option<Duration> {
-        // An exchange under way keeps the timeouts that it started under.
-        let plan = self.exchanges.last().map_or_else(|| self.listener.plan(), |exchange| Rc::clone(&exchange.plan));
-        let timeouts = &plan.timeouts;
-        match owed {
-            Owed::Nothing => None,
-            Owed::Request => Some(timeouts.keep_alive),
-            Owed::Head => Some(timeouts.head),
-            Owed::Body => Some(timeouts.body_idle),
-            Owed::Room => Some(timeouts.write_idle),
-            Owed::Close => Some(timeouts.linger),
-        }
-    }
-
-    fn time_out(&mut self, owed: Owed, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
-        self.ending = if self.phase == Phase::HalfClosed { Ending::PeerGone } else { Ending::TimedOut };
-        match owed {
-            Owed::Nothing | Owed::Request | Owed::Close => ControlFlow::Break(()),
-            Owed::Room => {
-                self.transport.reset_on_close();
-                ControlFlow::Break(())
-            }
-            Owed::Head => {
-                // RFC 9110 §15.5.9.
-                if let Some(event) = self.machine.handle_timeout() {
-                    self.handle_event(event, &mut None, task, out);
-                }
-                self.rounds(task, out)?;
-                self.watch(task, out)
-            }
-            Owed::Body => {
-                // A reader learns it and may answer; nobody else waits for the rest.
-                if !self.fail_bodies(BodyFault::TimedOut) {
-                    return ControlFlow::Break(());
-                }
-                // The answer says that it is the last: what is left of the body would be taken for a request.
-                self.machine.drain();
-                self.since = clock::now();
-                self.rounds(task, out)?;
-                self.watch(task, out)
-            }
-        }
     }
 }
 

@@ -10,7 +10,6 @@ mod syntax;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use causeway_pipeline::build::Problem;
 use causeway_pipeline::context::VarId;
 use causeway_pipeline::{Build, BuildError, Context, StateId};
 use regex::bytes::{CaptureLocations, Regex};
@@ -50,9 +49,7 @@ impl Expression {
     /// # Errors
     /// When it is no such pattern.
     pub(crate) fn build(pattern: &str, build: &Build<'_>) -> Result<Self, BuildError> {
-        Self::read(pattern).map_err(|words| {
-            build.error(Problem::Shape(format!("found '{pattern}', expected a regular expression: {words}")))
-        })
+        Self::read(pattern).map_err(|words| build.refuse(pattern, format!("a regular expression: {words}")))
     }
 }
 

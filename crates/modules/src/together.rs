@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use causeway_pipeline::worker::{Busy, run_blocking};
-use causeway_pipeline::{Context, StateId};
+use causeway_pipeline::{Context, Generation, StateId};
 use futures_channel::oneshot::{Receiver, Sender, channel};
 
 /// Who waits for an outcome.
@@ -43,14 +43,33 @@ impl<R: Clone + 'static> Together<R> {
         let job = run_blocking(&**cx.worker(), job)?;
         let key: Rc<[u8]> = key.into();
         generation.state(id).0.borrow_mut().insert(Rc::clone(&key), vec![sender]);
+        let under_way = UnderWay { generation, id, key };
         cx.worker().spawn(Box::pin(async move {
             let outcome = then(job.await);
-            let waiting = generation.state(id).0.borrow_mut().remove(&key);
-            for sender in waiting.into_iter().flatten() {
+            for sender in under_way.end() {
                 // Whoever is gone needs none.
                 let _ = sender.send(outcome.clone());
             }
         }));
         Ok(receiver)
+    }
+}
+
+/// A look; dropped before its end, by a panic, it leaves nobody waiting for ever.
+struct UnderWay<R: 'static> {
+    generation: Rc<Generation>,
+    id: StateId<Together<R>>,
+    key: Rc<[u8]>,
+}
+
+impl<R> UnderWay<R> {
+    fn end(&self) -> Waiting<R> {
+        self.generation.state(self.id).0.borrow_mut().remove(&self.key).unwrap_or_default()
+    }
+}
+
+impl<R> Drop for UnderWay<R> {
+    fn drop(&mut self) {
+        self.end();
     }
 }

@@ -6,8 +6,9 @@
 mod shape;
 
 use std::any::TypeId;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::rc::Rc;
 
 use causeway_progress::Span;
@@ -111,7 +112,7 @@ pub enum Problem {
         /// What was found.
         found: String,
         /// What was expected.
-        expected: &'static str,
+        expected: Cow<'static, str>,
     },
 }
 
@@ -121,7 +122,14 @@ impl fmt::Display for BuildError {
         match &self.problem {
             Problem::UnknownModule { kind, name } => write!(f, "no {kind} module '{name}' is built into this version"),
             Problem::Shape(words) => f.write_str(words),
-            Problem::Value { found, expected } => write!(f, "found '{found}', expected {expected}"),
+            Problem::Value { found, expected } => {
+                f.write_str("found '")?;
+                // On one line: an expression may have several.
+                for char in found.chars() {
+                    if char.is_control() { write!(f, "{}", char.escape_default())? } else { f.write_char(char)? }
+                }
+                write!(f, "', expected {expected}")
+            }
         }
     }
 }
@@ -223,8 +231,8 @@ impl<'r> Build<'r> {
     }
 
     /// An error at the present place, for a value that its module refuses.
-    pub fn refuse(&self, found: impl Into<String>, expected: &'static str) -> BuildError {
-        self.error(Problem::Value { found: found.into(), expected })
+    pub fn refuse(&self, found: impl Into<String>, expected: impl Into<Cow<'static, str>>) -> BuildError {
+        self.error(Problem::Value { found: found.into(), expected: expected.into() })
     }
 
     /// Reads a module's JSON into its type; an unknown field is an error if the type says `deny_unknown_fields`. The

@@ -282,7 +282,7 @@ impl Context {
     /// Puts `chunk` in the place of the request's body, for whoever takes it from now on; what the peer sends is drained.
     /// The fields stay as they are.
     pub fn replace_body(&mut self, chunk: Chunk) {
-        self.0.body_text = Some(chunk.clone());
+        self.0.body_text = None;
         self.0.held_body = Some(VecDeque::from([Frame::Chunk(chunk)]));
     }
 
@@ -305,6 +305,17 @@ impl Context {
         let content = (!text.is_empty()).then(|| Frame::Chunk(text.clone()));
         self.0.held_body = Some(content.into_iter().chain(trailers.map(Frame::Trailers)).collect());
         self.0.body_text = Some(text);
+    }
+
+    /// Makes the text of a body that a handler put in the peer's place, which is one chunk; false when none is kept.
+    pub(crate) fn read_held_body(&mut self) -> bool {
+        let parts = &mut *self.0;
+        let Some(frames) = &parts.held_body else { return false };
+        parts.body_text = frames.iter().find_map(|frame| match frame {
+            Frame::Chunk(chunk) => Some(chunk.clone()),
+            Frame::Trailers(_) => None,
+        });
+        true
     }
 
     /// Who asks, behind the proxies that the server trusts.

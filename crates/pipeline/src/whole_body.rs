@@ -18,7 +18,7 @@ pub(crate) const TEXT_OCTETS_MAX: usize = 16 * 1024 * 1024;
 /// Waits until the whole body is there; then the chain goes on where it stood. `None` when there is nothing to wait for:
 /// it is there already, or a handler took it for itself.
 pub(crate) fn read(cx: &mut Context) -> Option<Wait> {
-    if cx.body_text().is_some() {
+    if cx.body_text().is_some() || cx.read_held_body() {
         return None;
     }
     let body = cx.take_body()?;

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 
-use crate::client::{connect, get, send};
+use crate::client::{connect, get, send, send_body};
 use crate::process::{Folder, Server};
 
 const LOCALHOST: &str = "Host: localhost";
@@ -42,13 +42,17 @@ fn each_of_them_is_tested() {
         .collect();
     names.sort_unstable();
     let tested = [
+        "admin.caddyfile",
+        "basic-auth.caddyfile",
         "errors.caddyfile",
         "headers.caddyfile",
         "hello.caddyfile",
+        "map.caddyfile",
         "matchers.caddyfile",
         "placeholders.caddyfile",
         "routes.caddyfile",
         "sites.caddyfile",
+        "spa.caddyfile",
         "static-site",
     ];
     assert_eq!(names, tested);
@@ -159,6 +163,59 @@ fn placeholders() {
     assert_eq!(uuid.split('-').map(str::len).collect::<Vec<_>>(), [8, 4, 4, 4, 12], "{uuid}");
     let without = start(&folder, "placeholders.caddyfile", &[]);
     assert!(get(without.port(), "/").body.starts_with("Hello from Causeway\n"));
+}
+
+#[test]
+fn map() {
+    let folder = Folder::new();
+    let server = start(&folder, "map.caddyfile", &[]);
+    for (host, path, body) in [
+        ("api.localhost", "/v2/users", "interfaces: version 2\n"),
+        ("red.shop.localhost", "/v1/", "shop red: version 1, which is old\n"),
+        ("localhost", "/", "everybody else: no version\n"),
+    ] {
+        assert_eq!(send(server.port(), &format!("GET {path}"), &[&format!("Host: {host}")]).body, body, "{host}{path}");
+    }
+}
+
+#[test]
+fn basic_auth() {
+    let (right, wrong) = ("Authorization: Basic YWRhOmNhdXNld2F5", "Authorization: Basic YWRhOndyb25n");
+    check(
+        "basic-auth.caddyfile",
+        &[
+            ("GET /", &[], 200, "everybody may read this\n"),
+            ("GET /private/", &[], 401, ""),
+            ("GET /private/", &[wrong], 401, ""),
+            ("GET /private/", &[right], 200, "hello, ada\n"),
+        ],
+    );
+}
+
+#[test]
+fn spa() {
+    let page = std::fs::read_to_string(examples().join("static-site/site/index.html")).unwrap();
+    check(
+        "spa.caddyfile",
+        &[
+            ("GET /some/view", &[], 200, &page),
+            ("GET /notes/first.txt", &[], 200, "The first note.\n"),
+            ("GET /assets/none.js", &[], 404, ""),
+        ],
+    );
+}
+
+#[test]
+fn admin() {
+    let folder = Folder::new();
+    let mut server = start(&folder, "admin.caddyfile", &[("ADMIN_PORT", "0")]);
+    let admin = server.admin_port();
+    assert_eq!(get(server.port(), "/").body, "before\n");
+    let line = "PATCH /config/apps/http/servers/srv0/routes/0/handle/0/body";
+    let fields = [format!("Host: localhost:{admin}"), "Content-Type: application/json".to_owned()];
+    let answer = send_body(admin, line, &fields.each_ref().map(String::as_str), "\"after\\n\"");
+    assert_eq!((answer.status, &*answer.body), (200, ""));
+    assert_eq!(get(server.port(), "/").body, "after\n");
 }
 
 #[test]

@@ -85,6 +85,31 @@ fn what_is_not_built() {
     }
 }
 
+#[test]
+fn in_patterns_and_expressions() {
+    for (caddyfile, want) in [
+        (
+            ":8080\n@a path_regexp /(a\n@b path_regexp /b\nrespond @b hi\nrespond @a hi\n",
+            "Caddyfile:2:16: found '/(a', expected a regular expression: unclosed group",
+        ),
+        (
+            ":8080\n@a `{path} ==`\n@b `{path} == '/'`\nrespond @b hi\nrespond @a hi\n",
+            "Caddyfile:2:4: found '{http.request.uri.path} ==', expected a CEL expression: the end where a value was expected \
+             at character 27",
+        ),
+        (
+            ":8080\nmap {path} {a} {\n\t~^/(b 1\n}\nrespond hi\n",
+            "Caddyfile:3:2: found '^/(b', expected a regular expression: unclosed group",
+        ),
+        (
+            ":8080\nbasic_auth {\n\tbob hiccup\n}\nrespond hi\n",
+            "Caddyfile:2:1: found 'a text of 6 octets', expected a bcrypt hash, as `causeway hash-password` prints it",
+        ),
+    ] {
+        check_caddyfile(caddyfile, want);
+    }
+}
+
 /// Never served in the clear instead.
 #[test]
 fn a_site_that_needs_tls() {

@@ -16,8 +16,9 @@ use serde_json::{Map, Value, json};
 use super::address::Address;
 use super::dispenser::Dispenser;
 use super::error::{Error, ErrorKind};
-use super::quantity::{integer, nanoseconds};
+use super::quantity::integer;
 use super::registry::Output;
+use crate::duration::nanoseconds;
 
 /// The logger that everything goes to which no other is for.
 const DEFAULT: &str = "default";

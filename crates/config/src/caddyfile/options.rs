@@ -13,9 +13,10 @@ use super::directives::protocols;
 use super::dispenser::{Dispenser, Scope};
 use super::error::{DURATION, Error, ErrorKind, GLOBAL_OPTION, Part, SERVER_NAME_TWICE, SERVERS_TWICE};
 use super::log::{self, Logger};
-use super::quantity::{integer, nanoseconds};
+use super::quantity::integer;
 use super::registry::Directives;
 use super::segment::Segment;
+use crate::duration::nanoseconds;
 
 pub(crate) use per_server::ServerOptions;
 

@@ -1,9 +1,11 @@
-//! Caddy's durations.
+//! Durations of the JSON: numbers, or texts.
 
 use std::time::Duration;
 
 use causeway_pipeline::{Build, BuildError};
 use serde::Deserialize;
+
+use crate::duration::nanoseconds;
 
 /// A Caddy duration: nanoseconds, or Go's notation (`1h30m`, `1.5s`, `250ms`), days included.
 #[derive(Deserialize)]
@@ -25,24 +27,5 @@ impl Span {
 }
 
 pub(super) fn parse_duration(text: &str) -> Option<Duration> {
-    let mut total = 0.0;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, tail) = rest.split_at(digits);
-        let unit = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
-        let seconds = match &tail[..unit] {
-            "ns" => 1e-9,
-            "us" | "µs" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            "d" => 86_400.0,
-            _ => return None,
-        };
-        total += number.parse::<f64>().ok()? * seconds;
-        rest = &tail[unit..];
-    }
-    (!text.is_empty()).then(|| Duration::try_from_secs_f64(total).ok()).flatten()
+    nanoseconds(text).and_then(|nanoseconds| u64::try_from(nanoseconds).ok()).map(Duration::from_nanos)
 }

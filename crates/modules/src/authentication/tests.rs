@@ -205,7 +205,7 @@ fn refused() {
             "expected an argon2id hash",
         ),
         (json!({ "hash": { "algorithm": "scrypt" } }), "hash.algorithm: found 'scrypt', expected bcrypt or argon2id"),
-        (json!({ "realm": "a\nb" }), "realm: found 'a\nb'"),
+        (json!({ "realm": "a\nb" }), "realm: found 'a\\nb'"),
         (json!({ "user": [] }), "unknown field `user`"),
     ] {
         let error = Kit::build(&registry(), &routes(basic), &Value::Null).err().expect(want);

@@ -22,7 +22,6 @@ mod value;
 use std::cell::Cell;
 
 use causeway_message::StatusCode;
-use causeway_pipeline::build::Problem;
 use causeway_pipeline::{Build, BuildError, Context, Fault, Matched, Matcher, Reach, Reason};
 use serde::Deserialize;
 use serde_json::Value as Json;
@@ -70,9 +69,7 @@ pub fn make(value: &Json, build: &mut Build<'_>) -> Result<Box<dyn Matcher>, Bui
     };
     let source = &written.expr;
     let refuse = |mistake: Mistake, build: &Build<'_>| {
-        let words =
-            format!("found '{source}', expected a CEL expression: {} at character {}", mistake.what, mistake.at);
-        build.error(Problem::Shape(words))
+        build.refuse(source, format!("a CEL expression: {} at character {}", mistake.what, mistake.at))
     };
     let tree = token::tokens(source).and_then(|tokens| syntax::parse(&tokens));
     let tree = tree.map_err(|mistake| refuse(mistake, build))?;

@@ -167,7 +167,12 @@ fn bodies_as_texts() {
         (
             json!([{ "handle": [{ "handler": "probe", "mark": "p", "replace_body": "other!" }, take, show] }]),
             &post,
-            (200, "|other!|b3RoZXIh", "in p, body of 6 t, in t"),
+            (200, "||", "in p, body of 6 t, in t"),
+        ),
+        (
+            json!([{ "handle": [{ "handler": "probe", "mark": "p", "replace_body": "other!" }, show] }]),
+            &post,
+            (200, "|other!|b3RoZXIh", "in p"),
         ),
     ] {
         let (status, text, trace) = send(&routes, request);

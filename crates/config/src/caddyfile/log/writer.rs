@@ -4,7 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::super::dispenser::Dispenser;
 use super::super::error::Error;
-use super::super::quantity::{integer, nanoseconds, octets};
+use super::super::quantity::{integer, octets};
+use crate::duration::nanoseconds;
 
 const KINDS: &[&str] = &["discard", "file", "net", "stderr", "stdout"];
 const FILE_OPTIONS: &[&str] = &[

@@ -6,8 +6,9 @@ use super::super::dispenser::Dispenser;
 use super::super::error::{Error, ErrorKind, Part};
 use super::super::matcher::PRIVATE_RANGES;
 use super::super::position::Position;
-use super::super::quantity::{integer, nanoseconds};
+use super::super::quantity::integer;
 use super::listeners;
+use crate::duration::nanoseconds;
 
 /// Options for the servers that listen on an address, or for all others.
 #[derive(Debug)]
