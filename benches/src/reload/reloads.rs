@@ -47,7 +47,7 @@ pub(super) fn run(shop: &mut Workshop, extent: &Extent, progress: &Progress) -> 
         how: format!(
             "{SITES} sites; POST /load with two Caddyfiles by turns, each as soon as the one before is answered, while `wrk -t1 -c64` asks; \
              nothing pinned. A failed request is what wrk counts as one: no connection, a broken one, no answer in time, or another status \
-             than 2xx. Resident memory after a {SETTLED}th of the reloads and at their end; asked again is how often the admin API reset the connection before an answer."
+             than 2xx. Resident memory after a {SETTLED}th of the reloads and at their end; asked again is how often the admin API reset the connection before an answer; plans at the end are configurations that are not freed when wrk has gone."
         ),
         chart: Some(Chart { bars: vec!["one reload".to_owned()], label: Some("failed requests".to_owned()) }),
         rows,
@@ -74,6 +74,7 @@ fn measure(shop: &mut Workshop, name: &'static str, extent: &Extent, progress: &
     rustix::process::kill_process(rustix::process::Pid::from_child(&load), rustix::process::Signal::INT)?;
     let said = load.wait_with_output()?;
     let Reloads { times, resident, again } = measured?;
+    let live_plans = live_plans(admin)?;
     let said = String::from_utf8_lossy(&said.stdout);
     let counts = tools::wrk_counts(&said).with_context(|| format!("wrk said {said:?}"))?;
     ensure!(counts.requests > 0, "wrk had no answer at all: {said}");
@@ -90,7 +91,21 @@ fn measure(shop: &mut Workshop, name: &'static str, extent: &Extent, progress: &
         Metric::new("resident, settled", "MiB", Kind::Counted, Better::Lower, vec![settled]),
         Metric::new("at the end", "MiB", Kind::Counted, Better::Lower, vec![end]),
     ];
+    row.metrics.extend(live_plans.map(|plans| Metric::count("plans at the end", "", vec![plans])));
     Ok(row)
+}
+
+/// Configurations that are not freed once the load is over; `None` for a peer that does not say.
+fn live_plans(admin: u16) -> Result<Option<f64>> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, admin))?;
+    stream.set_read_timeout(Some(RELOAD_MAX))?;
+    let head = format!("GET /causeway/status HTTP/1.1\r\nHost: 127.0.0.1:{admin}\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let body = answer.split_once("\r\n\r\n").context("the status has no end of its head")?.1;
+    let Ok(status) = serde_json::from_str::<serde_json::Value>(body) else { return Ok(None) };
+    Ok(status["live_plans"].as_f64())
 }
 
 /// What reloads took.

@@ -36,7 +36,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 pub use autosave::autosave_path;
-pub use control::{By, Change, Control, Excerpt, Force, Load, Stopping};
+pub use control::{By, Change, Control, Excerpt, Force, Load, Status, Stopping};
 pub use fault::{ChangeFault, LoadFault};
 pub use ids::IdFault;
 pub use source::Source;
@@ -177,6 +177,7 @@ impl Server {
                 Command::Load(load, reply) => drop(reply.send(self.load(load).await)),
                 Command::Change(change, reply) => drop(reply.send(self.change(change).await)),
                 Command::Read(path, reply) => drop(reply.send(self.read(&path))),
+                Command::Status(reply) => drop(reply.send(self.status())),
                 Command::Follows(reply) => drop(reply.send(self.follows.clone())),
                 Command::Stop(reply) => {
                     let (done, stopping) = Control::stopping(self.shutdown_delay, self.grace);
@@ -220,6 +221,11 @@ impl Server {
         self.replace(tree, change.force).await.map_err(ChangeFault::Load)?;
         self.changed(&change.by);
         Ok(())
+    }
+
+    fn status(&self) -> Status {
+        let engine = &self.engine;
+        Status { connections: engine.connections(), live_plans: engine.live_plans(), panics: engine.panics() }
     }
 
     fn read(&self, path: &str) -> Result<Excerpt, ChangeFault> {

@@ -15,7 +15,7 @@ mod server;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use causeway_pipeline::build::Problem;
+use causeway_pipeline::build::{Problem, Shape};
 use causeway_pipeline::{Build, BuildError, ListenerSpec, Plan, Registry};
 use serde::Deserialize;
 use serde_json::Value;
@@ -148,7 +148,7 @@ pub fn load(json: &Value, registry: &Registry) -> Result<Loaded, LoadError> {
 }
 
 fn parse(json: &Value, build: &Build<'_>) -> Result<Config, BuildError> {
-    serde_path_to_error::deserialize(json).map_err(|error: serde_path_to_error::Error<serde_json::Error>| {
+    serde_path_to_error::deserialize(Shape(json)).map_err(|error: serde_path_to_error::Error<serde_json::Error>| {
         let path = error.path().to_string();
         BuildError { path, ..build.error(Problem::Shape(error.into_inner().to_string())) }
     })

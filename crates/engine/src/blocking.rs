@@ -1,4 +1,5 @@
-//! The bounded pool for what may block: cold files, slow hashes. One for the process.
+//! The bounded pools: one for what may block, as on cold files, and one for what computes for long, as slow hashes do. Neither
+//! can take the other's threads, or its room in the queue.
 //!
 //! Threads start when work waits and none is free, up to a bound, and end after 10 s without work. Beyond the queue's
 //! bound work is refused, so that overload is answered (503) instead of queued without end.
@@ -24,7 +25,10 @@ struct Queue {
     idle: usize,
 }
 
-/// The pool's bounds.
+/// Jobs that wait at most for each thread that computes: such a job may take a second, and nobody waits for minutes.
+const COMPUTING_QUEUE_PER_THREAD: usize = 32;
+
+/// The bounds of the pool for what may block.
 #[derive(Debug, Clone, Copy)]
 pub struct BlockingSpec {
     /// Threads at most; 32.
@@ -39,16 +43,33 @@ impl Default for BlockingSpec {
     }
 }
 
+/// An engine's pools.
+#[derive(Clone)]
+pub(crate) struct BlockingPools {
+    pub(crate) waiting: Arc<BlockingPool>,
+    pub(crate) computing: Arc<BlockingPool>,
+}
+
+impl BlockingPools {
+    /// More threads than there are workers would not compute faster.
+    pub(crate) fn new(spec: BlockingSpec, workers: usize) -> Self {
+        let computing = BlockingSpec { threads_max: workers, queue_max: workers * COMPUTING_QUEUE_PER_THREAD };
+        Self { waiting: BlockingPool::new("blocking", spec), computing: BlockingPool::new("computing", computing) }
+    }
+}
+
 /// See the module.
 pub(crate) struct BlockingPool {
+    /// Its threads'.
+    name: &'static str,
     spec: BlockingSpec,
     queue: Mutex<Queue>,
     work: Condvar,
 }
 
 impl BlockingPool {
-    pub(crate) fn new(spec: BlockingSpec) -> Arc<Self> {
-        Arc::new(Self { spec, queue: Mutex::default(), work: Condvar::new() })
+    pub(crate) fn new(name: &'static str, spec: BlockingSpec) -> Arc<Self> {
+        Arc::new(Self { name, spec, queue: Mutex::default(), work: Condvar::new() })
     }
 
     /// Queues a job.
@@ -62,7 +83,7 @@ impl BlockingPool {
             self.work.notify_one();
         } else if queue.threads < self.spec.threads_max {
             let pool = Arc::clone(self);
-            if std::thread::Builder::new().name("blocking".into()).spawn(move || pool.serve()).is_ok() {
+            if std::thread::Builder::new().name(self.name.into()).spawn(move || pool.serve()).is_ok() {
                 queue.threads += 1;
             } else if queue.threads == 0 {
                 queue.jobs.pop_back();
@@ -108,7 +129,7 @@ mod tests {
 
     #[test]
     fn runs_refuses_beyond_its_queue_and_survives_a_panic() {
-        let pool = BlockingPool::new(BlockingSpec { threads_max: 1, queue_max: 2 });
+        let pool = BlockingPool::new("blocking", BlockingSpec { threads_max: 1, queue_max: 2 });
         let (go, wait) = mpsc::channel::<()>();
         let (done, results) = mpsc::channel();
         let report = done.clone();
@@ -127,5 +148,20 @@ mod tests {
         go.send(()).unwrap();
         assert_eq!((results.recv(), results.recv()), (Ok(1), Ok(2)));
         assert_eq!(pool.lock().threads, 1);
+    }
+
+    #[test]
+    fn what_computes_leaves_room_for_what_waits() {
+        let pools = BlockingPools::new(BlockingSpec { threads_max: 1, queue_max: 1 }, 1);
+        let (go, wait) = mpsc::channel::<()>();
+        pools.computing.run(Box::new(move || wait.recv().unwrap())).unwrap();
+        let flood = || pools.computing.run(Box::new(|| ()));
+        // The thread may have taken the first job or not.
+        let refused = (0..COMPUTING_QUEUE_PER_THREAD + 2).position(|_| flood() == Err(Busy));
+        assert!(refused.is_some_and(|at| at >= COMPUTING_QUEUE_PER_THREAD - 1), "{refused:?}");
+        let (done, result) = mpsc::channel();
+        pools.waiting.run(Box::new(move || done.send(7).unwrap())).unwrap();
+        assert_eq!(result.recv(), Ok(7));
+        go.send(()).unwrap();
     }
 }

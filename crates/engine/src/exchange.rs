@@ -290,9 +290,23 @@ impl Exchange {
         }
     }
 
+    /// The status of an answer that a handler gave a 1xx, which no final answer has (RFC 9110 §15.2): it goes ahead, and 200
+    /// follows, as Go has it. Nobody switches protocols without the other one's octets.
+    #[cold]
+    fn after_interim<M: Machine>(&mut self, status: StatusCode, machine: &mut M, out: &mut WriteList) -> StatusCode {
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            return StatusCode::INTERNAL_SERVER_ERROR;
+        }
+        machine.send_informational(self.stream, status, self.cx.response().fields(), out);
+        StatusCode::OK
+    }
+
     fn respond<M: Machine>(&mut self, response: Response, machine: &mut M, out: &mut WriteList) {
         let _span = causeway_progress::stage::ENCODE.enter();
         let Response { mut status, body } = response;
+        if status.is_informational() && !matches!(body, Body::Tunnel(_)) {
+            status = self.after_interim(status, machine, out);
+        }
         let method = self.cx.original().method();
         if matches!(body, Body::Tunnel(_)) && method == Method::Connect {
             // RFC 9110 §9.3.6: a tunnel that CONNECT asked for begins with 2xx, not with 101.

@@ -20,7 +20,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::accept::{Adopted, Peers};
 use crate::access::AccessWriter;
-use crate::blocking::{BlockingPool, BlockingSpec};
+use crate::blocking::{BlockingPools, BlockingSpec};
 use crate::listener::{Change, ListenerKey};
 use crate::ports::{BindError, Ports};
 use crate::worker::Load;
@@ -123,7 +123,7 @@ impl Engine {
         let loads: Arc<[Arc<Load>]> = (0..workers).map(|_| Arc::default()).collect();
         let (commands, inboxes): (Vec<_>, Vec<_>) = (0..workers).map(|_| unbounded_channel()).unzip();
         let (alive_sender, alive) = mpsc::channel(1);
-        let blocking = BlockingPool::new(spec.blocking);
+        let pools = BlockingPools::new(spec.blocking, workers);
         let mut engine = Self {
             addresses: ports.addresses().collect(),
             ports,
@@ -138,8 +138,8 @@ impl Engine {
         let mut specs = Vec::new();
         for (number, (inbox, change)) in inboxes.into_iter().zip(changes).enumerate() {
             let peers = Peers { own: number, loads: Arc::clone(&engine.loads), commands: engine.commands.clone() };
-            let (blocking, sink) = (Arc::clone(&blocking), sink.clone());
-            specs.push(WorkerSpec { number, inbox, change, blocking, sink, peers });
+            let (pools, sink) = (pools.clone(), sink.clone());
+            specs.push(WorkerSpec { number, inbox, change, pools, sink, peers });
         }
         drop(sink);
         for worker in specs {

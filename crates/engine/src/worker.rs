@@ -16,7 +16,7 @@ use causeway_message::{BlockMut, WriteList};
 use causeway_pipeline::{Busy, Generation, Worker};
 
 use crate::access::AccessSink;
-use crate::blocking::BlockingPool;
+use crate::blocking::BlockingPools;
 use crate::blocks::Blocks;
 use crate::clock;
 use crate::exchange::{Exchange, Resting};
@@ -52,7 +52,7 @@ pub(crate) struct Core {
     pub(crate) wheel: RefCell<Wheel>,
     pub(crate) access: AccessSink,
     pub(crate) load: Arc<Load>,
-    blocking: Arc<BlockingPool>,
+    pools: BlockingPools,
     sleepers: RefCell<Sleepers>,
     timekeeper: RefCell<Waker>,
     vacant: Rc<Generation>,
@@ -74,7 +74,7 @@ impl Core {
     pub(crate) fn new(
         number: u32,
         block_octets: usize,
-        blocking: Arc<BlockingPool>,
+        pools: BlockingPools,
         load: Arc<Load>,
         access: AccessSink,
     ) -> Rc<Self> {
@@ -86,7 +86,7 @@ impl Core {
             wheel: RefCell::new(Wheel::new(clock::now())),
             access,
             load,
-            blocking,
+            pools,
             sleepers: RefCell::default(),
             timekeeper: RefCell::new(Waker::noop().clone()),
             vacant,
@@ -289,7 +289,11 @@ impl Worker for Core {
     }
 
     fn block(&self, job: Box<dyn FnOnce() + Send>) -> Result<(), Busy> {
-        self.blocking.run(job)
+        self.pools.waiting.run(job)
+    }
+
+    fn compute(&self, job: Box<dyn FnOnce() + Send>) -> Result<(), Busy> {
+        self.pools.computing.run(job)
     }
 
     fn spawn(&self, job: Pin<Box<dyn Future<Output = ()>>>) {

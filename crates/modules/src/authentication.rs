@@ -3,7 +3,7 @@
 //! - [`hash`]: passwords as they are kept
 //! - `cache`: what was found out about a password before
 //!
-//! Passwords are hashed on the pool that may block; beyond its queue the answer is 503. A name that no account has costs as
+//! Passwords are hashed on the pool for what computes for long; beyond its queue the answer is 503. A name that no account has costs as
 //! much time as the dearest account's.
 
 mod cache;
@@ -18,7 +18,7 @@ use base64::alphabet;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use causeway_message::{FieldMap, FieldValue, StatusCode, names};
 use causeway_pipeline::context::VarId;
-use causeway_pipeline::worker::run_blocking;
+use causeway_pipeline::worker::run_computing;
 use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, Reason, StateId, Step};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -217,7 +217,7 @@ impl Basic {
     ) -> Result<causeway_pipeline::worker::Blocking<bool>, Fault> {
         let (this, password) = (Arc::clone(self), Zeroizing::new(password.to_vec()));
         let at = account.unwrap_or(self.dearest);
-        run_blocking(&**cx.worker(), move || this.accounts[at].hash.matches(&password)).map_err(|_| Fault::busy())
+        run_computing(&**cx.worker(), move || this.accounts[at].hash.matches(&password)).map_err(|_| Fault::busy())
     }
 
     fn conclude(&self, cx: &mut Context, account: Option<usize>, same: Option<bool>) -> Step {

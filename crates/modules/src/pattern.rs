@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use causeway_pipeline::{Build, BuildError, Context, StateId, Template};
 use regex::bytes::CaptureLocations;
 
-use crate::regexp::Expression;
+use crate::regexp::{Expression, as_characters};
 
 /// A regular expression, compiled at load. Each worker searches with a copy of its own, so that they share no scratch memory.
 pub(crate) struct Pattern(StateId<Search>);
@@ -27,8 +27,42 @@ struct Last {
 /// A worker's copy.
 struct Search {
     expression: Expression,
-    groups: RefCell<CaptureLocations>,
+    scratch: RefCell<Scratch>,
 }
+
+struct Scratch {
+    groups: CaptureLocations,
+    /// The text that is searched, when its own octets are no UTF-8.
+    repaired: Vec<u8>,
+}
+
+/// The same place in the text that is searched and in the text itself.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    searched: usize,
+    text: usize,
+}
+
+impl Place {
+    /// A place that is not before this one. As long as the way there when the text was repaired.
+    fn ahead(self, text: &[u8], is_repaired: bool, searched: usize) -> Self {
+        if !is_repaired {
+            return Self { searched, text: searched };
+        }
+        let mut place = self;
+        while place.searched < searched {
+            let rest = &text[place.text..];
+            let len = char_len(rest);
+            let is_char = len > 1 || rest.first().is_none_or(u8::is_ascii);
+            place =
+                Self { searched: place.searched + if is_char { len } else { REPAIR_OCTETS }, text: place.text + len };
+        }
+        place
+    }
+}
+
+/// Octets of U+FFFD, which an octet that is no character's is searched as.
+const REPAIR_OCTETS: usize = '\u{fffd}'.len_utf8();
 
 impl Pattern {
     /// Compiles a regular expression.
@@ -48,13 +82,7 @@ impl Pattern {
 
     /// Appends `with` expanded for the first match in `text`; false when there is none.
     pub(crate) fn expand(&self, cx: &Context, text: &[u8], with: &[u8], out: &mut Vec<u8>) -> bool {
-        let search = cx.generation().state(self.0);
-        let mut groups = search.groups.borrow_mut();
-        let found = search.expression.regex.captures_read(&mut groups, text).is_some();
-        if found {
-            search.put(&groups, text, with, out);
-        }
-        found
+        cx.generation().state(self.0).expand(text, with, out)
     }
 }
 
@@ -80,32 +108,52 @@ impl Live {
 
 impl Search {
     fn new(expression: Expression) -> Self {
-        let groups = RefCell::new(expression.regex.capture_locations());
-        Self { expression, groups }
+        let groups = expression.regex.capture_locations();
+        Self { expression, scratch: RefCell::new(Scratch { groups, repaired: Vec::new() }) }
+    }
+
+    fn expand(&self, text: &[u8], with: &[u8], out: &mut Vec<u8>) -> bool {
+        let Scratch { groups, repaired } = &mut *self.scratch.borrow_mut();
+        let searched = as_characters(text, repaired);
+        let Some(found) = self.expression.regex.captures_read(groups, searched) else { return false };
+        let is_repaired = searched.len() != text.len();
+        let start = Place::default().ahead(text, is_repaired, found.start());
+        self.put(groups, |at| start.ahead(text, is_repaired, at).text, text, with, out);
+        true
     }
 
     // Go, regexp.ReplaceAll: an empty match right behind another one does not count.
     fn replace(&self, text: &[u8], with: &[u8], out: &mut Vec<u8>) -> bool {
-        let mut groups = self.groups.borrow_mut();
-        let (mut at, mut copied, mut found) = (0, 0, None);
-        while at <= text.len() {
-            let Some(next) = self.expression.regex.captures_read_at(&mut groups, text, at) else { break };
+        let Scratch { groups, repaired } = &mut *self.scratch.borrow_mut();
+        let searched = as_characters(text, repaired);
+        let is_repaired = searched.len() != text.len();
+        let (mut at, mut copied, mut found) = (0, Place::default(), None);
+        while at <= searched.len() {
+            let Some(next) = self.expression.regex.captures_read_at(groups, searched, at) else { break };
             if !next.is_empty() || found != Some(next.start()) {
-                out.extend_from_slice(&text[copied..next.start()]);
-                self.put(&groups, text, with, out);
-                copied = next.end();
+                let start = copied.ahead(text, is_repaired, next.start());
+                out.extend_from_slice(&text[copied.text..start.text]);
+                self.put(groups, |at| start.ahead(text, is_repaired, at).text, text, with, out);
+                copied = start.ahead(text, is_repaired, next.end());
                 found = Some(next.end());
             }
-            at = if next.is_empty() { next.end() + char_len(&text[next.end()..]) } else { next.end() };
+            at = if next.is_empty() { next.end() + char_len(&searched[next.end()..]) } else { next.end() };
         }
         if found.is_some() {
-            out.extend_from_slice(&text[copied..]);
+            out.extend_from_slice(&text[copied.text..]);
         }
         found.is_some()
     }
 
     // Go, regexp.Expand: `$name`, `${name}`, `$1`, `$$`; what is not like these stays, a group that is not there is no text.
-    fn put(&self, groups: &CaptureLocations, text: &[u8], with: &[u8], out: &mut Vec<u8>) {
+    fn put(
+        &self,
+        groups: &CaptureLocations,
+        place: impl Fn(usize) -> usize,
+        text: &[u8],
+        with: &[u8],
+        out: &mut Vec<u8>,
+    ) {
         let mut rest = with;
         while let Some(at) = memchr::memchr(b'$', rest) {
             out.extend_from_slice(&rest[..at]);
@@ -121,7 +169,7 @@ impl Search {
                 out.push(b'$');
             } else {
                 if let Some((from, to)) = self.number(&name[..len]).and_then(|number| groups.get(number)) {
-                    out.extend_from_slice(&text[from..to]);
+                    out.extend_from_slice(&text[place(from)..place(to)]);
                 }
                 rest = &rest[end + usize::from(braced)..];
             }
@@ -195,6 +243,29 @@ mod tests {
             let found = search.replace(text.as_bytes(), with.as_bytes(), &mut out);
             assert_eq!((found, &*String::from_utf8_lossy(&out)), (want.is_some(), want.unwrap_or("")), "{source}");
         }
+    }
+
+    // Go, regexp: an octet that is no character's is one character, U+FFFD; what is not matched, or caught, stays as it is.
+    #[test]
+    fn octets_that_are_no_text() {
+        for (source, text, with, want) in [
+            (".", &b"a\xff\xfeb"[..], &b"<$0>"[..], Some(&b"<a><\xff><\xfe><b>"[..])),
+            ("^(.*)$", b"\xff\xc3", b"$1-$1", Some(b"\xff\xc3-\xff\xc3")),
+            ("b", b"\xe2\x82b\xf0\x9f\x98\x80\xff", b"x", Some(b"\xe2\x82x\xf0\x9f\x98\x80\xff")),
+            ("\u{1f600}(.)", b"\xff\xf0\x9f\x98\x80\xff", b"[$1]", Some(b"\xff[\xff]")),
+            ("\u{fffd}", b"\xef\xbf\xbd\xff", b"?", Some(b"??")),
+            ("", b"\xff\xff", b"-", Some(b"-\xff-\xff-")),
+            ("x", b"\xff", b"-", None),
+        ] {
+            let search = Search::new(Expression::read(source).expect(source));
+            let mut out = Vec::new();
+            let found = search.replace(text, with, &mut out).then_some(&*out);
+            assert_eq!(found, want, "{source}");
+        }
+        let search = Search::new(Expression::read("(b.)(.)").expect("an expression"));
+        let mut out = Vec::new();
+        assert!(search.expand(b"\xffab\xfe\xfdz", b"$2$1", &mut out));
+        assert_eq!(out, b"\xfdb\xfe");
     }
 
     // Go, strings.Replace.

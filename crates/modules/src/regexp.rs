@@ -166,12 +166,16 @@ impl Capturing {
     }
 }
 
+/// Octets of a repaired text that a worker keeps room for.
+const REPAIRED_KEPT_MAX: usize = 64 * 1024;
+
 /// The text, or what Go takes it for when it is no UTF-8.
-fn as_characters<'t>(text: &'t [u8], repaired: &'t mut Vec<u8>) -> &'t [u8] {
+pub(crate) fn as_characters<'t>(text: &'t [u8], repaired: &'t mut Vec<u8>) -> &'t [u8] {
     if std::str::from_utf8(text).is_ok() {
         return text;
     }
     repaired.clear();
+    repaired.shrink_to(REPAIRED_KEPT_MAX);
     for chunk in text.utf8_chunks() {
         repaired.extend_from_slice(chunk.valid().as_bytes());
         chunk.invalid().iter().for_each(|_| repaired.extend_from_slice("\u{fffd}".as_bytes()));

@@ -3,6 +3,8 @@
 //! A module registers under its Caddy name; configuration calls it with its JSON; whatever it needs at run time (slots
 //! for variables, compiled templates, route lists, per-worker state) it allots here, so that no name is left at run time.
 
+mod shape;
+
 use std::any::TypeId;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -20,6 +22,8 @@ use crate::route::{GroupId, Index, Link, List, Plan, Route, RoutesId, Server, Se
 use crate::template::{Template, Unknown, VARIABLES};
 use crate::trust::{Confusable, Trust};
 use crate::worker::Worker;
+
+pub use shape::Shape;
 
 /// Makes a handler from its JSON, the `handler` key included.
 pub type HandlerMaker = Box<dyn Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> + Send + Sync>;
@@ -241,9 +245,9 @@ impl<'r> Build<'r> {
             // Not copied: what is nested in a handler is as long as the rest of the configuration.
             Value::Object(fields) if fields.contains_key("handler") => {
                 let own = fields.iter().filter(|(key, _)| *key != "handler");
-                T::deserialize(MapDeserializer::new(own.map(|(key, value)| (key.as_str(), value))))
+                T::deserialize(MapDeserializer::new(own.map(|(key, value)| (key.as_str(), Shape(value)))))
             }
-            _ => T::deserialize(value),
+            _ => T::deserialize(Shape(value)),
         };
         read.map_err(|error: serde_json::Error| self.error(Problem::Shape(error.to_string())))
     }

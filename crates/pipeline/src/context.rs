@@ -119,7 +119,7 @@ struct Parts {
     body_taken: bool,
     /// A body that a handler put in the place of the peer's, or that was read for a placeholder.
     held_body: Option<VecDeque<Frame>>,
-    body_text: Option<Vec<u8>>,
+    body_text: Option<Chunk>,
     flow: Flow,
     waits: Waits,
     unrecorded: bool,
@@ -306,25 +306,25 @@ impl Context {
 
     /// The whole body, where a route or handler that names `{http.request.body}` had it read.
     pub fn body_text(&self) -> Option<&[u8]> {
-        self.0.body_text.as_deref()
+        self.0.body_text.as_ref().map(Chunk::as_slice)
     }
 
     /// Keeps a body that was read for a placeholder, for whoever takes it afterwards.
-    pub(crate) fn hold_body(&mut self, frames: VecDeque<Frame>) {
-        self.0.held_body = Some(frames);
-        self.read_held_body();
+    pub(crate) fn hold_body(&mut self, text: Vec<u8>, trailers: Option<Box<FieldMap>>) {
+        let text = Chunk::from(text);
+        let content = (!text.is_empty()).then(|| Frame::Chunk(text.clone()));
+        self.0.held_body = Some(content.into_iter().chain(trailers.map(Frame::Trailers)).collect());
+        self.0.body_text = Some(text);
     }
 
-    /// Makes the text of a body that is kept; false when none is.
+    /// Makes the text of a body that a handler put in the peer's place, which is one chunk; false when none is kept.
     pub(crate) fn read_held_body(&mut self) -> bool {
         let parts = &mut *self.0;
         let Some(frames) = &parts.held_body else { return false };
-        let text = parts.body_text.insert(Vec::new());
-        for frame in frames {
-            if let Frame::Chunk(chunk) = frame {
-                text.extend_from_slice(chunk.as_slice());
-            }
-        }
+        parts.body_text = frames.iter().find_map(|frame| match frame {
+            Frame::Chunk(chunk) => Some(chunk.clone()),
+            Frame::Trailers(_) => None,
+        });
         true
     }
 

@@ -27,11 +27,18 @@ pub trait Worker {
     /// Forgets a sleep that was not waited out.
     fn cancel_sleep(&self, key: u64);
 
-    /// Hands work that may block, or computes for more than about 100 µs, to the bounded pool.
+    /// Hands work that may block, as on a disk, to the bounded pool.
     ///
     /// # Errors
     /// [`Busy`] when the queue is full; the job is dropped.
     fn block(&self, job: Box<dyn FnOnce() + Send>) -> Result<(), Busy>;
+
+    /// Hands work that computes for more than about 100 µs to a bounded pool of its own, so that whoever floods it with
+    /// passwords does not keep files from others.
+    ///
+    /// # Errors
+    /// [`Busy`] when the queue is full; the job is dropped.
+    fn compute(&self, job: Box<dyn FnOnce() + Send>) -> Result<(), Busy>;
 
     /// Starts work that lives on this worker beside the exchanges: it may outlive the answer that started it.
     fn spawn(&self, job: Pin<Box<dyn Future<Output = ()>>>);
@@ -97,10 +104,28 @@ pub fn run_blocking<T: Send + 'static>(
     worker: &dyn Worker,
     job: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Blocking<T>, Busy> {
+    run(|job| worker.block(job), job)
+}
+
+/// As [`run_blocking`], on the pool for what computes for long.
+///
+/// # Errors
+/// [`Busy`] when that pool's queue is full.
+pub fn run_computing<T: Send + 'static>(
+    worker: &dyn Worker,
+    job: impl FnOnce() -> T + Send + 'static,
+) -> Result<Blocking<T>, Busy> {
+    run(|job| worker.compute(job), job)
+}
+
+fn run<T: Send + 'static>(
+    hand_over: impl FnOnce(Box<dyn FnOnce() + Send>) -> Result<(), Busy>,
+    job: impl FnOnce() -> T + Send + 'static,
+) -> Result<Blocking<T>, Busy> {
     let (done, result) = oneshot::channel();
     let mut stamp = causeway_progress::Stamp::default();
     causeway_progress::job_sent(&mut stamp);
-    worker.block(Box::new(move || {
+    hand_over(Box::new(move || {
         causeway_progress::job_received(stamp);
         // A job that nobody waits for any more is not begun, and a result that nobody waits for is dropped.
         if !done.is_canceled() {

@@ -172,6 +172,10 @@ impl Worker for FakeWorker {
         self.sleepers.borrow_mut().retain(|sleeper| sleeper.key != key);
     }
 
+    fn compute(&self, job: Job) -> Result<(), Busy> {
+        self.block(job)
+    }
+
     fn block(&self, job: Job) -> Result<(), Busy> {
         if self.jobs.borrow().len() >= self.jobs_max.get() {
             return Err(Busy);

@@ -77,6 +77,8 @@ fn ask(cx: &Context) -> Result<Ask, Answer> {
         "/load" => only_post(Ask::Load { content_type, force, by }),
         "/adapt" => only_post(Ask::Adapt { content_type }),
         "/stop" => only_post(Ask::Stop),
+        "/causeway/status" if method == Method::Get => Ok(Ask::Status),
+        "/causeway/status" => Err(Answer::error(405, "method not allowed")),
         place if place.starts_with("/config/") || place.starts_with("/id/") => {
             let verb = match method {
                 Method::Get => return Ok(Ask::Read { path }),
@@ -94,9 +96,10 @@ fn ask(cx: &Context) -> Result<Ask, Answer> {
             let if_match = Some(text(names::IF_MATCH.into())).filter(|tag| !tag.is_empty());
             Ok(Ask::Change { verb, path, if_match, force, by })
         }
-        _ => {
-            Err(Answer::error(404, format!("nothing is at {path}; there are /config/, /id/, /load, /adapt and /stop")))
-        }
+        _ => Err(Answer::error(
+            404,
+            format!("nothing is at {path}; there are /config/, /id/, /load, /adapt, /stop and /causeway/status"),
+        )),
     }
 }
 

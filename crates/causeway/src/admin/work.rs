@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::Office;
 use super::answer::{Answer, warnings};
 use crate::document::{AdaptedDocument, Document, Language};
-use crate::server::{By, Change, ChangeFault, Force, Load, LoadFault, Verb};
+use crate::server::{By, Change, ChangeFault, Force, Load, LoadFault, Status, Verb};
 
 /// How large a configuration may be; 64 MiB. Beyond: 413.
 pub(super) const BODY_OCTETS_MAX: usize = 64 << 20;
@@ -24,6 +24,7 @@ pub(super) enum Ask {
     Load { content_type: String, force: Force, by: By },
     Adapt { content_type: String },
     Stop,
+    Status,
 }
 
 /// Does it. What was handed to the server is done even if nobody waits for the answer any more.
@@ -37,6 +38,7 @@ pub(super) async fn perform(
     let done = match ask {
         Ask::Read { path } => return desk.read(path).await,
         Ask::Stop => return desk.stop().await,
+        Ask::Status => return desk.status().await,
         Ask::Change { verb: Verb::Delete, path, if_match, force, by } => {
             desk.change(Change { verb: Verb::Delete, path, value: Value::Null, if_match, force, by }).await
         }
@@ -69,6 +71,15 @@ impl Desk {
             stopping.ended().await;
         }
         Answer::done()
+    }
+
+    async fn status(&self) -> Answer {
+        match self.office.control.status().await {
+            Some(Status { connections, live_plans, panics }) => {
+                Answer::json(&json!({ "connections": connections, "live_plans": live_plans, "panics": panics }))
+            }
+            None => Answer::fault(&ChangeFault::Load(LoadFault::Stopping)),
+        }
     }
 
     async fn change(&self, change: Change) -> Result<Answer, Answer> {

@@ -89,12 +89,25 @@ impl Stopping {
     }
 }
 
+/// How a server stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status {
+    /// Connections to the sites that are open.
+    pub connections: usize,
+    /// Configurations that are not freed yet: the one that is served, and older ones while exchanges that began under them are
+    /// under way.
+    pub live_plans: usize,
+    /// Handlers that panicked since the start.
+    pub panics: u64,
+}
+
 type Reply<T> = oneshot::Sender<T>;
 
 pub(super) enum Command {
     Load(Load, Reply<Result<(), LoadFault>>),
     Change(Change, Reply<Result<(), ChangeFault>>),
     Read(String, Reply<Result<Excerpt, ChangeFault>>),
+    Status(Reply<Status>),
     Follows(Reply<Option<Source>>),
     Stop(Reply<Stopping>),
 }
@@ -134,6 +147,11 @@ impl Control {
     pub async fn read(&self, path: String) -> Result<Excerpt, ChangeFault> {
         let stopping = Err(ChangeFault::Load(LoadFault::Stopping));
         self.ask(|reply| Command::Read(path, reply)).await.unwrap_or(stopping)
+    }
+
+    /// How it stands; `None` when it is gone already.
+    pub async fn status(&self) -> Option<Status> {
+        self.ask(Command::Status).await
     }
 
     /// The file that the server's configuration comes from, unless the API has changed it since.

@@ -74,7 +74,11 @@ fn reading() {
         ("/id/srv/listen/", 200, listen),
         ("/id/", 400, json!("request path is missing object ID")),
         ("/id/nope", 404, json!("unknown object ID 'nope'")),
-        ("/nope", 404, json!("nothing is at /nope; there are /config/, /id/, /load, /adapt and /stop")),
+        (
+            "/nope",
+            404,
+            json!("nothing is at /nope; there are /config/, /id/, /load, /adapt, /stop and /causeway/status"),
+        ),
         ("/load", 405, json!("method not allowed")),
         ("/adapt", 405, json!("method not allowed")),
         ("/stop", 405, json!("method not allowed")),
@@ -89,6 +93,8 @@ fn reading() {
         assert_eq!((answer.status, answer.field("Location").as_deref()), (307, Some(want)), "{path}");
     }
     check(admin, "OPTIONS /config/", &[], "", 405, json!("method OPTIONS not allowed"));
+    check(admin, "GET /causeway/status", &[], "", 200, json!({ "connections": 0, "live_plans": 1, "panics": 0 }));
+    check(admin, "POST /causeway/status", &[], "", 405, json!("method not allowed"));
     check(admin, "TRACE /config/", &[], "", 405, json!("method TRACE not allowed"));
     check(admin, "HEAD /config/", &[], "", 405, json!(""));
 }

@@ -344,3 +344,46 @@ fn a_body_beyond_the_limit() {
     assert_eq!(&answer, b"HTTP/1.1 413");
     assert_eq!(get(site, "/").body, "old");
 }
+
+// A list is no object, though it could be read as one's fields in order: `[]` would serve nothing.
+#[test]
+fn a_list_is_no_configuration() {
+    let (_folder, _server, site, admin) = start();
+    for (config, place) in
+        [("[]", "."), ("[null, null]", "."), (r#"{"apps": {"http": []}}"#, "apps.http"), (r#"{"admin": []}"#, "admin")]
+    {
+        let answer = load(admin, "application/json", config);
+        assert_eq!(answer.status, 400, "{config}");
+        let want = format!("{place}: invalid type: sequence, expected an object");
+        assert!(answer.body.contains(&want), "{config}: {}", answer.body);
+        assert_eq!(get(site, "/").body, "old");
+    }
+}
+
+// After many loads under traffic only one plan is left, and neither descriptors nor threads have gathered.
+#[test]
+fn what_loads_leave_behind() {
+    let (_folder, server, site, admin) = start();
+    let status = |admin| read(admin, "/causeway/status");
+    let held = |pid: u32, what: &str| std::fs::read_dir(format!("/proc/{pid}/{what}")).unwrap().count();
+    let pid = server.pid();
+    let mut settled = None;
+    for round in 0..60 {
+        let body = format!("round {round}");
+        assert_eq!(load(admin, "application/json", &config(&body).to_string()).status, 200);
+        assert_eq!(get(site, "/").body, body);
+        if round == 20 {
+            settled = Some((held(pid, "fd"), held(pid, "task")));
+        }
+    }
+    let end = Instant::now() + Duration::from_secs(10);
+    while status(admin)["live_plans"] != 1 || status(admin)["connections"] != 0 {
+        assert!(Instant::now() < end, "{}", status(admin));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (files, threads) = settled.unwrap();
+    // The connection that asks may or may not be counted; the blocking pools' threads come and go.
+    assert!(held(pid, "fd") <= files + 4, "{} descriptors, {files} before", held(pid, "fd"));
+    assert!(held(pid, "task") <= threads + 4, "{} threads, {threads} before", held(pid, "task"));
+    assert_eq!(status(admin)["panics"], 0);
+}

@@ -203,6 +203,10 @@ impl Server {
         stdout.lines().take(count).map(Result::unwrap).collect()
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }

@@ -1,6 +1,8 @@
 //! `import`: a snippet's or a file's words in place of the line that names them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +13,9 @@ use super::token::{Imported, Token};
 
 /// Words that one adaptation may splice in, so that snippets that import each other twice cannot grow without end.
 const TOKENS_MAX: usize = 1 << 20;
+
+/// Octets of a file that is imported at most; a device that never ends is no Caddyfile.
+const FILE_OCTETS_MAX: u64 = 64 << 20;
 
 type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -111,9 +116,9 @@ impl<'a> Imports<'a> {
             // Absolute, as in Caddy: the name is what file_server hides.
             let path = std::path::absolute(&path).unwrap_or(path);
             let name: Arc<str> = Arc::from(&*path.to_string_lossy());
-            let source = match std::fs::read_to_string(&path) {
+            let source = match read(&path) {
                 Ok(source) => source,
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     return word("File to import not found: {}");
                 }
                 Err(error) => return Err(Error::at(target, ErrorKind::ImportRead((&*name).into(), error.kind()))),
@@ -127,6 +132,13 @@ impl<'a> Imports<'a> {
         }
         Ok((tokens, nodes))
     }
+}
+
+/// A file as text; what has more octets than any Caddyfile is none.
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(FILE_OCTETS_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_OCTETS_MAX { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
 }
 
 /// Replaces `{args[…]}`, `{block}` and `{blocks.name}`, and notes which import brought the words. Snippets that an

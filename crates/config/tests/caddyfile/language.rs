@@ -124,6 +124,9 @@ fn files() {
     assert!(error.contains("/loop.conf:1:1: a cycle of imports exists between "), "{error}");
     let error = from_files(":80\nimport absent.conf\n").unwrap_err().to_string();
     assert!(error.ends_with("Caddyfile:2:8: File to import not found: absent.conf"), "{error}");
+    // A device without end is read to a bound.
+    let error = from_files(":80\nimport /dev/zero\n").unwrap_err().to_string();
+    assert!(error.ends_with("Caddyfile:2:8: Could not import /dev/zero: file too large"), "{error}");
     let adapted = adapt(":80\nimport absent*\n", FILES, &Directives::standard(), &|_| None).unwrap();
     assert_eq!(adapted.warnings.len(), 1, "a pattern may match nothing, but that is told");
 }

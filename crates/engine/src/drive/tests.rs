@@ -22,7 +22,7 @@ use serde_json::json;
 
 use super::*;
 use crate::access::AccessWriter;
-use crate::blocking::{BlockingPool, BlockingSpec};
+use crate::blocking::{BlockingPools, BlockingSpec};
 use crate::listener::ListenerPlan;
 use crate::worker::Load;
 use pair::Pair;
@@ -133,7 +133,7 @@ impl Bench {
     fn new() -> Self {
         let (sink, _writer) = AccessWriter::start(std::io::sink()).unwrap();
         let core =
-            Core::new(90, 32 * 1024, BlockingPool::new(BlockingSpec::default()), Arc::new(Load::default()), sink);
+            Core::new(90, 32 * 1024, BlockingPools::new(BlockingSpec::default(), 1), Arc::new(Load::default()), sink);
         core.load.connections.fetch_add(1, Ordering::Relaxed);
         let worker: Rc<dyn Worker> = core.clone();
         let generation = Generation::new(Arc::new(plan()), &worker, None);

@@ -13,7 +13,7 @@ use tokio::runtime::{Builder, LocalOptions};
 
 use super::*;
 use crate::access::AccessWriter;
-use crate::blocking::{BlockingPool, BlockingSpec};
+use crate::blocking::{BlockingPools, BlockingSpec};
 use crate::worker::Load;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
@@ -42,7 +42,7 @@ impl Bench {
     fn new() -> Self {
         let (sink, _writer) = AccessWriter::start(io::sink()).unwrap();
         let load = Arc::new(Load::default());
-        let core = Core::new(92, 1024, BlockingPool::new(BlockingSpec::default()), Arc::clone(&load), sink);
+        let core = Core::new(92, 1024, BlockingPools::new(BlockingSpec::default(), 1), Arc::clone(&load), sink);
         let peers = Peers { own: 0, loads: [Arc::clone(&load)].into(), commands: Vec::new() };
         let other = std::net::TcpListener::bind(ANY).unwrap();
         Self { listeners: Listeners::new(core, peers), load, other }

@@ -10,7 +10,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::Command;
 use crate::accept::Peers;
 use crate::access::AccessSink;
-use crate::blocking::BlockingPool;
+use crate::blocking::BlockingPools;
 use crate::blocks::BLOCK_OCTETS_MIN;
 use crate::clock;
 use crate::listener::{Change, Listeners};
@@ -21,7 +21,7 @@ pub(super) struct WorkerSpec {
     pub(super) number: usize,
     pub(super) inbox: UnboundedReceiver<Command>,
     pub(super) change: Change,
-    pub(super) blocking: Arc<BlockingPool>,
+    pub(super) pools: BlockingPools,
     pub(super) sink: AccessSink,
     pub(super) peers: Peers,
 }
@@ -47,7 +47,7 @@ impl WorkerSpec {
 
     async fn serve(mut self, report: &std::sync::mpsc::Sender<io::Result<()>>) {
         let load = Arc::clone(&self.peers.loads[self.number]);
-        let core = Core::new(self.number as u32, BLOCK_OCTETS_MIN, self.blocking, load, self.sink);
+        let core = Core::new(self.number as u32, BLOCK_OCTETS_MIN, self.pools, load, self.sink);
         tokio::task::spawn_local(Rc::clone(&core).keep_time());
         let mut listeners = Listeners::new(Rc::clone(&core), self.peers);
         let prepared = listeners.prepare(self.change);

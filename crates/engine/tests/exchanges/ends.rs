@@ -178,3 +178,22 @@ fn the_next_request_meets_nothing_of_the_last() {
         }
     }
 }
+
+// RFC 9110 §15.2: a 1xx is no final answer. A handler that gives one has its 200 behind it, as Go's do; nobody switches protocols
+// without another one's octets.
+#[test]
+fn a_final_answer_is_no_interim_one() {
+    let server = Server::start(|_| ());
+    let mut client = server.client();
+    for (target, interim, status) in
+        [("/empty/103", Some(103), 200), ("/empty/199", Some(199), 200), ("/empty/101", None, 500)]
+    {
+        client.ask(target);
+        let answer = client.answer();
+        let informed = answer.informs.first().map(|(status, _)| *status);
+        assert_eq!((informed, answer.status), (interim, status), "{target}");
+        assert_eq!(server.probe.outcome(target).status.map(|status| status.as_u16()), Some(status), "{target}");
+    }
+    client.ask("/fixed");
+    assert_eq!(client.answer().status, 200, "the connection goes on");
+}

@@ -17,6 +17,8 @@ pub(super) fn listen() -> anyhow::Result<(End, Reload)> {
     let listen = |kind| signal(kind).context("listening for signals");
     // A terminal that closes sends this to what was left running; once listened for, it ends nothing, as in Caddy.
     drop(listen(SignalKind::hangup())?);
+    // Caddy has nothing to do for this one either.
+    drop(listen(SignalKind::user_defined2())?);
     let end = End { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? };
     Ok((end, Reload(listen(SignalKind::user_defined1())?)))
 }

@@ -1,0 +1,44 @@
+//! A Caddyfile, and a request for what it serves: whatever they say, one is refused with words, the other answered.
+//!
+//! The input is the Caddyfile; behind a NUL the request's target, behind another its host.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use causeway_config::caddyfile::{Directives, adapt, format};
+use causeway_config::plan;
+use causeway_pipeline::Registry;
+use causeway_testkit::{Kit, Request};
+use libfuzzer_sys::fuzz_target;
+
+static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
+    let mut registry = Registry::default();
+    causeway_modules::register(&mut registry);
+    registry
+});
+static DIRECTIVES: LazyLock<Directives> = LazyLock::new(Directives::standard);
+
+/// Words by which a Caddyfile reaches files or names of this machine, or asks for hashes that take seconds.
+const OUTSIDE: [&str; 5] = ["import", "file", "bind", "admin", "auth"];
+
+fuzz_target!(|input: &[u8]| {
+    let mut parts = input.splitn(3, |octet| *octet == 0).map(|part| std::str::from_utf8(part).unwrap_or_default());
+    let source = parts.next().unwrap_or_default();
+    let (target, host) = (parts.next().unwrap_or("/"), parts.next().unwrap_or("localhost"));
+    format(source.as_bytes());
+    if OUTSIDE.iter().any(|word| source.contains(word)) {
+        return;
+    }
+    let Ok(adapted) = adapt(source, "Caddyfile", &DIRECTIVES, &|_| None) else { return };
+    let Ok(loaded) = plan::load(&adapted.json, &REGISTRY) else { return };
+    let is_target = target.starts_with('/') && target.bytes().all(|octet| octet.is_ascii_graphic() && octet != b'#');
+    let is_host = host.bytes().all(|octet| octet.is_ascii_alphanumeric() || b".-_".contains(&octet));
+    if loaded.listeners.is_empty() || !is_target || !is_host {
+        return;
+    }
+    let mut kit = Kit::of_plan(loaded.plan);
+    let request = Request::new("POST", target).field("Host", host).field("X-A", "a").content("body");
+    // The second runs on the first one's storage.
+    let (first, second) = (kit.send(&request), kit.send(&request));
+    assert_eq!((first.status, first.aborted), (second.status, second.aborted));
+});
