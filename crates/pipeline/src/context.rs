@@ -641,7 +641,7 @@ fn chunk_of(worker: &dyn Worker, octets: &[u8]) -> Chunk {
 }
 
 /// Host and port of `host[:port]`; an IPv6 literal loses its brackets.
-fn split_authority(authority: &str) -> (&str, Option<&str>) {
+pub(crate) fn split_authority(authority: &str) -> (&str, Option<&str>) {
     // RFC 3986 §3.2: userinfo has no place in an http authority, the machine refuses it.
     if let Some(rest) = authority.strip_prefix('[') {
         let (host, tail) = rest.split_once(']').unwrap_or((rest, ""));

@@ -18,7 +18,7 @@ use time::{Clock, go_duration};
 
 use super::{VARIABLES, load_time};
 use crate::build::Build;
-use crate::context::{Context, VarId};
+use crate::context::{Context, VarId, split_authority};
 use crate::handler::{Fault, Reason};
 
 /// A name that means something.
@@ -299,7 +299,8 @@ fn head_of(cx: &Context, which: Which) -> &Head {
 fn host(cx: &Context) -> &str {
     match cx.head().authority() {
         Some(authority) if authority.ends_with(']') => authority,
-        _ => cx.host(),
+        Some(authority) => split_authority(authority).0,
+        None => "",
     }
 }
 
