@@ -48,6 +48,8 @@ impl Template {
     pub(crate) fn compile(source: &str, unknown: Unknown, build: &mut Build<'_>) -> Self {
         let mut pieces = Pieces::default();
         let mut rest = source;
+        // Behind a brace that nothing closes, nothing closes another one.
+        let mut closes = true;
         while let Some(at) = rest.find(['{', '\\']) {
             pieces.text.push_str(&rest[..at]);
             let tail = &rest[at..];
@@ -57,7 +59,9 @@ impl Template {
                 rest = if brace { &escaped[1..] } else { escaped };
                 continue;
             }
-            let Some(end) = closing(tail) else {
+            let end = if closes { closing(tail) } else { None };
+            let Some(end) = end else {
+                closes = false;
                 pieces.text.push('{');
                 rest = &tail[1..];
                 continue;

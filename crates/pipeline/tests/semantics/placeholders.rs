@@ -189,6 +189,7 @@ fn what_is_no_placeholder() {
             ("a { color: {http.request.method} }", "a { color: GET }"),
             ("{ \"json\": \"{http.request.method}\" }", "{ \"json\": \"GET\" }"),
             ("}{", "}{"),
+            ("{a {http.request.method} {b {c \\{d\\}", "{a GET {b {c {d}"),
             ("{http.request.header.x\\}y}|", "|"),
         ],
     );
