@@ -4,7 +4,7 @@
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use crate::machine::{self, Machine};
+use crate::machine;
 use crate::progress::Progress;
 use crate::record::{Chart, Metric, Record, Row, Table};
 use crate::server::Cores;
@@ -38,8 +38,7 @@ pub fn lines(shop: &Workshop, seconds: f64, table: Option<&str>) -> Result<Vec<L
 
 /// Runs all cases in rounds.
 pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record> {
-    // What is measured is what stood there at the start, whatever happens to the repository meanwhile.
-    let (date, commit) = (machine::date()?, machine::commit(&shop.root)?);
+    let record = Record::begin("inprocess", shop, arguments)?;
     let (rounds, seconds) = if quick { (3, 0.1) } else { (7, 0.5) };
     let lock = std::fs::read_to_string(shop.bench.join("Cargo.lock"))?;
     shop.versions.insert("httparse".to_owned(), workshop::locked(&lock, "httparse"));
@@ -55,16 +54,7 @@ pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record
         progress.say(&format!("\n{}\n{}", table.title, crate::record::table::markdown(table)));
     }
     progress.end();
-    Ok(Record {
-        bench: "inprocess".to_owned(),
-        date,
-        commit,
-        machine: Machine::here()?,
-        arguments,
-        versions: shop.versions.clone(),
-        skipped: shop.skipped.clone(),
-        tables,
-    })
+    Ok(record.finish(shop, tables))
 }
 
 /// One table for each piece and input, in the order they were first said.

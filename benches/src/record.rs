@@ -15,8 +15,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::machine::Machine;
+use crate::machine::{self, Machine};
 use crate::stats;
+use crate::workshop::Workshop;
 
 /// One run of one bench.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -37,6 +38,27 @@ pub struct Record {
     pub skipped: Vec<String>,
     /// The figures.
     pub tables: Vec<Table>,
+}
+
+impl Record {
+    /// A run that begins now. What is measured is what stands there at this moment, whatever happens to the repository later.
+    pub fn begin(bench: &str, shop: &Workshop, arguments: String) -> Result<Self> {
+        Ok(Self {
+            bench: bench.to_owned(),
+            date: machine::date()?,
+            commit: machine::commit(&shop.root)?,
+            machine: Machine::here()?,
+            arguments,
+            versions: BTreeMap::new(),
+            skipped: Vec::new(),
+            tables: Vec::new(),
+        })
+    }
+
+    /// The run with its figures, and what it took to get them.
+    pub fn finish(self, shop: &Workshop, tables: Vec<Table>) -> Self {
+        Self { versions: shop.versions.clone(), skipped: shop.skipped.clone(), tables, ..self }
+    }
 }
 
 /// One scenario.

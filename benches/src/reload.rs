@@ -8,7 +8,6 @@ mod reloads;
 
 use anyhow::Result;
 
-use crate::machine::{self, Machine};
 use crate::progress::Progress;
 use crate::record::Record;
 use crate::workshop::Workshop;
@@ -25,8 +24,7 @@ struct Extent {
 
 /// Runs the bench.
 pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record> {
-    // What is measured is what stood there at the start, whatever happens to the repository meanwhile.
-    let (date, commit) = (machine::date()?, machine::commit(&shop.root)?);
+    let record = Record::begin("reload", shop, arguments)?;
     let extent = if quick {
         Extent { rounds: 1, sites: 10_000, reloads: 200 }
     } else {
@@ -41,14 +39,5 @@ pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record
         tables.push(table);
     }
     progress.end();
-    Ok(Record {
-        bench: "reload".to_owned(),
-        date,
-        commit,
-        machine: Machine::here()?,
-        arguments,
-        versions: shop.versions.clone(),
-        skipped: shop.skipped.clone(),
-        tables,
-    })
+    Ok(record.finish(shop, tables))
 }

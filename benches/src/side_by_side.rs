@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 
 use crate::load::{Plan, Report};
-use crate::machine::{self, Machine};
+use crate::machine;
 use crate::peers::{self, LIMIT, RECIPES, Recipe, Tool};
 use crate::progress::Progress;
 use crate::record::{Metric, Record, Row};
@@ -106,8 +106,7 @@ struct Bench<'a> {
 
 /// Runs the bench and returns its record.
 pub fn run(shop: &mut Workshop, settings: &Settings) -> Result<Record> {
-    // What is measured is what stood there at the start, whatever happens to the repository meanwhile.
-    let (date, commit) = (machine::date()?, machine::commit(&shop.root)?);
+    let record = Record::begin("peers", shop, settings.arguments.clone())?;
     for scenario in &settings.scenarios {
         ensure!(SCENARIOS.contains(&scenario.as_str()), "no scenario is called {scenario:?}: {}", SCENARIOS.join(", "));
     }
@@ -132,16 +131,7 @@ pub fn run(shop: &mut Workshop, settings: &Settings) -> Result<Record> {
         tables.extend(measured);
     }
     bench.progress.end();
-    Ok(Record {
-        bench: "peers".to_owned(),
-        date,
-        commit,
-        machine: Machine::here()?,
-        arguments: settings.arguments.clone(),
-        versions: shop.versions.clone(),
-        skipped: shop.skipped.clone(),
-        tables,
-    })
+    Ok(record.finish(shop, tables))
 }
 
 fn planned_ms(scenario: &str, settings: &Settings, peers: &[Ready]) -> u64 {

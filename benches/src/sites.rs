@@ -5,7 +5,6 @@ use anyhow::Result;
 
 use crate::configurations::{self, Admin, PATH};
 use crate::load::{Plan, Report};
-use crate::machine::{self, Machine};
 use crate::peers;
 use crate::progress::Progress;
 use crate::record::{Chart, Metric, Record, Row, Table};
@@ -27,8 +26,7 @@ struct Pair {
 
 /// Runs the bench.
 pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record> {
-    // What is measured is what stood there at the start, whatever happens to the repository meanwhile.
-    let (date, commit) = (machine::date()?, machine::commit(&shop.root)?);
+    let record = Record::begin("sites", shop, arguments)?;
     let (rounds, warm_ms, run_ms) = if quick { (3, 60, 160) } else { (9, 150, 700) };
     let mut pairs = Vec::new();
     for name in ["causeway", "caddy"] {
@@ -90,16 +88,7 @@ pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record
     };
     progress.say(&format!("\n{}\n{}", table.title, crate::record::table::markdown(&table)));
     progress.end();
-    Ok(Record {
-        bench: "sites".to_owned(),
-        date,
-        commit,
-        machine: Machine::here()?,
-        arguments,
-        versions: shop.versions.clone(),
-        skipped: shop.skipped.clone(),
-        tables: vec![table],
-    })
+    Ok(record.finish(shop, vec![table]))
 }
 
 fn start(shop: &mut Workshop, name: &'static str) -> Result<Pair> {

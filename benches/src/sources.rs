@@ -8,7 +8,6 @@ mod pieces;
 
 use anyhow::Result;
 
-use crate::machine::{self, Machine};
 use crate::progress::Progress;
 use crate::record::Record;
 use crate::workshop::Workshop;
@@ -21,8 +20,7 @@ struct Extent {
 
 /// Runs all sources' benchmarks.
 pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record> {
-    // What is measured is what stood there at the start, whatever happens to the repository meanwhile.
-    let (date, commit) = (machine::date()?, machine::commit(&shop.root)?);
+    let record = Record::begin("sources", shop, arguments)?;
     let extent = if quick { Extent { rounds: 2, seconds: 0.5 } } else { Extent { rounds: 5, seconds: 2.0 } };
     // A round: the parsers, the preparing, the placeholders, four servers under two tools, Rack alone, and two servers under wrk.
     let planned = extent.rounds as f64 * 1000.0 * (11.0 + 11.0 * extent.seconds);
@@ -37,14 +35,5 @@ pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record
         }
     }
     progress.end();
-    Ok(Record {
-        bench: "sources".to_owned(),
-        date,
-        commit,
-        machine: Machine::here()?,
-        arguments,
-        versions: shop.versions.clone(),
-        skipped: shop.skipped.clone(),
-        tables,
-    })
+    Ok(record.finish(shop, tables))
 }
