@@ -1,72 +1,18 @@
 //! Through 200 routes and through 200 sites, with placeholders in body and fields, a request allocates nothing: a Caddyfile,
 //! a whole engine, a real socket.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use causeway_config::caddyfile;
 use causeway_config::plan;
 use causeway_engine::{BlockingSpec, Engine, EngineSpec};
-
-/// The system's allocator; while switched on it counts what every thread asks for but the test's own.
-struct Counting;
-
-static ON: AtomicBool = AtomicBool::new(false);
-static COUNT: AtomicU64 = AtomicU64::new(0);
-
-thread_local! {
-    static EXEMPT: Cell<bool> = const { Cell::new(false) };
-}
-
-fn count() {
-    // A thread that is ending has no cell any more, and serves nobody.
-    if ON.load(Ordering::Relaxed) && !EXEMPT.try_with(Cell::get).unwrap_or(true) {
-        COUNT.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-#[expect(unsafe_code, reason = "an allocator cannot be written otherwise; it only counts and passes on")]
-// SAFETY: each method passes its arguments to the system's allocator as they came; counting touches two atomics.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promises are those that the system's allocator asks for.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, octets: *mut u8, layout: Layout, len: usize) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.realloc(octets, layout, len) }
-    }
-
-    unsafe fn dealloc(&self, octets: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(octets, layout) }
-    }
-}
+use causeway_testkit::counting::everywhere::{Counting, allocations_during, exempt_this_thread, sites};
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
-
-fn allocations_during(work: impl FnOnce()) -> u64 {
-    COUNT.store(0, Ordering::Relaxed);
-    ON.store(true, Ordering::Relaxed);
-    work();
-    ON.store(false, Ordering::Relaxed);
-    COUNT.load(Ordering::Relaxed)
-}
 
 fn start(caddyfile: &str) -> Engine {
     let registry = causeway::registry();
@@ -104,7 +50,7 @@ fn exchange(stream: &mut TcpStream, answer: &mut Vec<u8>, requests: &[(String, [
 /// Each request has its answer, and allocates nothing once such requests were served before.
 #[track_caller]
 fn check(caddyfile: &str, requests: &[(String, [String; 3])]) {
-    EXEMPT.set(true);
+    exempt_this_thread();
     let engine = start(caddyfile);
     let mut stream = TcpStream::connect(engine.addresses()[0]).expect("our own listener");
     let mut answer = Vec::new();
@@ -116,7 +62,7 @@ fn check(caddyfile: &str, requests: &[(String, [String; 3])]) {
     assert!(seen > 0, "the allocator is not counting");
     exchange(&mut stream, &mut answer, requests);
     let allocations = allocations_during(|| exchange(&mut stream, &mut answer, requests));
-    assert_eq!(allocations, 0, "over {} requests", requests.len());
+    assert_eq!(allocations, 0, "over {} requests; they came from {:#?}", requests.len(), sites());
 }
 
 const OPTIONS: &str = "{\n\tadmin off\n\tauto_https off\n}\n";

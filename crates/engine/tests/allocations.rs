@@ -2,85 +2,15 @@
 
 mod support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::backtrace::Backtrace;
-use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use causeway_testkit::counting::everywhere::{Counting, allocations_during, exempt_this_thread, sites};
 use support::client::Asked;
 use support::server::Errors;
 use support::{Client, Server};
 
-/// The system's allocator; while switched on it counts what every thread asks for but those that are the test's own.
-struct Counting;
-
-static ON: AtomicBool = AtomicBool::new(false);
-static COUNT: AtomicU64 = AtomicU64::new(0);
-/// Where they came from: our own frames, innermost first, and how often.
-static SITES: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
-/// Frames of a site that are kept.
-const FRAMES_MAX: usize = 5;
-
-thread_local! {
-    static EXEMPT: Cell<bool> = const { Cell::new(false) };
-}
-
-fn count() {
-    // A thread that is ending has no cell any more, and serves nobody.
-    if !ON.load(Ordering::Relaxed) || EXEMPT.try_with(Cell::get).unwrap_or(true) {
-        return;
-    }
-    COUNT.fetch_add(1, Ordering::Relaxed);
-    EXEMPT.set(true);
-    let trace = Backtrace::force_capture().to_string();
-    let ours = trace.lines().filter(|line| line.contains("causeway_") || line.contains("support::handlers"));
-    let site = ours.take(FRAMES_MAX).collect::<Vec<_>>().join("\n");
-    *SITES.lock().unwrap().entry(site).or_insert(0) += 1;
-    EXEMPT.set(false);
-}
-
-#[expect(unsafe_code, reason = "an allocator cannot be written otherwise; it only counts and passes on")]
-// SAFETY: each method passes its arguments to the system's allocator as they came; counting does not touch them, and what
-// it allocates itself, once, is not counted.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promises are those that the system's allocator asks for.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, octets: *mut u8, layout: Layout, len: usize) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.realloc(octets, layout, len) }
-    }
-
-    unsafe fn dealloc(&self, octets: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(octets, layout) }
-    }
-}
-
 #[global_allocator]
 static COUNTING: Counting = Counting;
-
-fn allocations_during(work: impl FnOnce()) -> u64 {
-    COUNT.store(0, Ordering::Relaxed);
-    SITES.lock().unwrap().clear();
-    ON.store(true, Ordering::Relaxed);
-    work();
-    ON.store(false, Ordering::Relaxed);
-    COUNT.load(Ordering::Relaxed)
-}
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
 struct Random(u64);
@@ -156,7 +86,7 @@ fn exchange(client: &mut Client, request: &Request) {
 
 #[test]
 fn a_thousand_different_requests() {
-    EXEMPT.set(true);
+    exempt_this_thread();
     let seed = 0x5eed;
     let mut random = Random(seed);
     let server = Server::start(|setup| setup.errors = Errors::Handled);
@@ -179,7 +109,7 @@ fn a_thousand_different_requests() {
     random.shuffle(&mut requests);
     let pools = server.pools();
     let count = allocations_during(|| requests.iter().for_each(|request| exchange(&mut client, request)));
-    assert_eq!(count, 0, "seed {seed:#x}; they came from {:#?}", SITES.lock().unwrap());
+    assert_eq!(count, 0, "seed {seed:#x}; they came from {:#?}", sites());
     println!("high-water marks of the pools: {pools:?}");
     assert_eq!(server.pools(), pools, "in steady state the pools make nothing");
 }

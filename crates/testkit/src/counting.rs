@@ -1,6 +1,10 @@
 //! An allocator that counts what the present thread asks for.
 //!
 //! A test file says `#[global_allocator] static COUNTING: Counting = Counting;` and asserts on [`allocations_during`].
+//!
+//! - [`everywhere`]: the same for all threads of a server
+
+pub mod everywhere;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
