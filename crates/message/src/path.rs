@@ -9,8 +9,8 @@ pub struct BadEscape {
 
 /// Decodes percent-escapes once, behind what `out` already holds. `%00` becomes an octet 0: what may not hold one is the
 /// caller's to know. O(n); on failure `out` is as it was.
-pub fn decode(raw: &str, out: &mut Vec<u8>) -> Result<(), BadEscape> {
-    let (raw, before) = (raw.as_bytes(), out.len());
+pub fn decode(raw: impl AsRef<[u8]>, out: &mut Vec<u8>) -> Result<(), BadEscape> {
+    let (raw, before) = (raw.as_ref(), out.len());
     let mut rest = raw;
     while let Some(at) = rest.iter().position(|&octet| octet == b'%') {
         out.extend_from_slice(&rest[..at]);
@@ -30,7 +30,8 @@ pub fn decode(raw: &str, out: &mut Vec<u8>) -> Result<(), BadEscape> {
 }
 
 /// The value of a hexadecimal digit.
-pub(crate) const fn hex(digit: u8) -> Option<u8> {
+#[must_use]
+pub const fn hex(digit: u8) -> Option<u8> {
     match digit {
         b'0'..=b'9' => Some(digit - b'0'),
         b'a'..=b'f' => Some(digit - b'a' + 10),

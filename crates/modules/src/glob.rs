@@ -59,10 +59,6 @@ pub(crate) enum Space {
     AnyCase,
 }
 
-pub(crate) fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).map(|value| value as u8)
-}
-
 /// Whether the whole text matches the whole pattern. A malformed pattern (an open class) matches nothing. O(pattern × text).
 ///
 /// On a mismatch only the last run is lengthened: with runs that all stop at a slash the shortest earlier run leaves the

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use causeway_pipeline::{Build, BuildError, Context, Matched, Matcher, Template};
 use serde_json::Value;
 
-use crate::glob::hex;
+use causeway_message::path::hex;
 
 /// Each key with the values of which it must have one.
 struct QueryMatcher(Box<[(Template, Box<[Template]>)]>);

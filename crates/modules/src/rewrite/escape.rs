@@ -1,6 +1,6 @@
 //! How paths and queries are escaped and unescaped: Go's `net/url`, so that a rewritten target is spelled as Caddy spells it.
 
-use crate::glob::hex;
+use causeway_message::path::hex;
 
 /// Puts `%XY` behind `out`.
 pub(crate) fn push_escape(octet: u8, out: &mut Vec<u8>) {

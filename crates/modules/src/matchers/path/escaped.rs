@@ -4,8 +4,10 @@
 //! the pattern says so and decoded elsewhere. That text is then compared with the pattern as a glob. A wildcard takes all up to the
 //! first octet that equals the one behind it.
 
+use causeway_message::path::{self, hex};
+
 use super::lower;
-use crate::glob::{Space, glob, hex};
+use crate::glob::{Space, glob};
 
 /// Where the walk writes; kept by the caller, so that nothing is allocated.
 pub(super) struct Scratch {
@@ -70,7 +72,7 @@ fn walk(pattern: &[u8], path: &[u8], offered: &mut Vec<u8>) -> bool {
                 let Some(end) = end else { return false };
                 if wanted == b'%' {
                     offered.extend_from_slice(&rest[..end]);
-                } else if !decode(&rest[..end], offered) {
+                } else if path::decode(&rest[..end], offered).is_err() {
                     return false;
                 }
                 t += end;
@@ -83,7 +85,7 @@ fn walk(pattern: &[u8], path: &[u8], offered: &mut Vec<u8>) -> bool {
         p += 1;
     }
     let rest = &path[t.min(path.len())..];
-    if !decode(rest, offered) {
+    if path::decode(rest, offered).is_err() {
         offered.extend_from_slice(rest);
     }
     true
@@ -93,27 +95,4 @@ fn walk(pattern: &[u8], path: &[u8], offered: &mut Vec<u8>) -> bool {
 fn escape(path: &[u8]) -> Option<u8> {
     let [b'%', high, low, ..] = *path else { return None };
     Some(hex(high)? << 4 | hex(low)?)
-}
-
-/// False for a bad escape; `out` is then as it was.
-fn decode(raw: &[u8], out: &mut Vec<u8>) -> bool {
-    let before = out.len();
-    let mut rest = raw;
-    while let Some((&first, behind)) = rest.split_first() {
-        match (first, escape(rest)) {
-            (_, Some(octet)) => {
-                out.push(octet);
-                rest = &rest[3..];
-            }
-            (b'%', None) => {
-                out.truncate(before);
-                return false;
-            }
-            (octet, None) => {
-                out.push(octet);
-                rest = behind;
-            }
-        }
-    }
-    true
 }
