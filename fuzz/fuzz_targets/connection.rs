@@ -3,8 +3,8 @@
 
 use std::rc::Rc;
 
-use causeway_h1::{Event, Framing, Limits, Server};
-use causeway_message::{Head, ResponseHead, StatusCode, StreamId, WriteList};
+use causeway_h1::{Event, Limits, Server};
+use causeway_message::{Framing, Head, ResponseHead, StatusCode, StreamId, WriteList};
 use libfuzzer_sys::fuzz_target;
 
 /// What came, with neighbouring data joined.

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use causeway_engine::{BlockingSpec, Engine, EngineSpec};
 use causeway_pipeline::build::ServerSpec;
-use causeway_pipeline::{Build, HeadLimits, ListenerSpec, Plan, Registry, Timeouts};
+use causeway_pipeline::{Build, ListenerSpec, Plan, Registry, Timeouts};
 use serde_json::json;
 
 pub(crate) use rules::Rules;
@@ -104,6 +104,6 @@ fn behind(rules: &Rules, office: &Arc<Office>) -> (Vec<ListenerSpec>, Arc<Plan>)
     let routes = json!([{ "handle": [{ "handler": "admin" }] }]);
     let server = build.server(&ServerSpec::new("admin", &routes)).expect("the routes above are right");
     let timeouts = Timeouts { keep_alive: KEEP_ALIVE, ..Timeouts::default() };
-    let listener = ListenerSpec { address: rules.address.listen, server, timeouts, head: HeadLimits::default() };
+    let listener = ListenerSpec { timeouts, ..ListenerSpec::new(rules.address.listen, server) };
     (vec![listener], Arc::new(build.finish()))
 }

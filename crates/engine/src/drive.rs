@@ -291,7 +291,8 @@ impl<T: Transport, M: Machine> Connection<T, M> {
     ) {
         let (peer, local) = self.ends.addresses();
         let plan = self.listener.plan();
-        let arrival = Arrival { peer, local, scheme: plan.scheme, server: plan.server, at: clock::now(), upgrade };
+        let arrival =
+            Arrival { peer, local, scheme: plan.scheme, server: plan.server, at: clock::now(), upgrade, tls: None };
         let cx = slot.spare.prepare(arrival, &plan.generation);
         let inbound = if body.is_empty() { Inbound::Over } else { Inbound::Open };
         if inbound == Inbound::Over {

@@ -11,7 +11,7 @@ use causeway_message::{Chunk, FieldMap, FieldValue, Head, ResponseHead, StatusCo
 
 use crate::listener::ListenerPlan;
 
-pub(crate) use causeway_h1::{BodyLength, Framing, WaitsFor};
+pub(crate) use causeway_message::{BodyLength, Framing, WaitsFor};
 
 const SERVER: FieldValue<'static> = FieldValue::from_static("Causeway");
 

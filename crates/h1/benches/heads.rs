@@ -7,8 +7,10 @@ use std::hint::black_box;
 use std::rc::Rc;
 use std::time::Instant;
 
-use causeway_h1::{Framing, Limits, Server, parse_head};
-use causeway_message::{FieldName, FieldValue, Head, KnownName, ResponseHead, StatusCode, StreamId, WriteList, names};
+use causeway_h1::{Limits, Server, parse_head};
+use causeway_message::{
+    FieldName, FieldValue, Framing, Head, KnownName, ResponseHead, StatusCode, StreamId, WriteList, names,
+};
 
 const ROUNDS: usize = 401;
 const TURNS: u32 = 1_000;

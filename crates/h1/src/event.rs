@@ -2,54 +2,9 @@
 
 use std::ops::Range;
 
-use causeway_message::StreamId;
+use causeway_message::{BodyLength, StreamId};
 
 use crate::fault::HeadFault;
-
-/// Whose turn it is, for the deadlines of whoever owns the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WaitsFor {
-    /// The next request, of which no octet has come.
-    KeepAlive,
-    /// The rest of a request's head.
-    Head,
-    /// The rest of a request's body.
-    Body,
-    /// Nothing from the peer.
-    Nothing,
-}
-
-/// How a request's content is delimited (RFC 9112 §6.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyLength {
-    /// There is none: neither Content-Length nor Transfer-Encoding.
-    None,
-    /// Content-Length, 0 included.
-    Sized(u64),
-    /// Transfer-Encoding: chunked.
-    Chunked,
-}
-
-impl BodyLength {
-    /// Whether no content follows the head.
-    #[must_use]
-    pub const fn is_empty(self) -> bool {
-        matches!(self, Self::None | Self::Sized(0))
-    }
-}
-
-/// How a response's content is to be delimited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
-    /// No content. Sent with Content-Length: 0 where the status and method allow content.
-    Empty,
-    /// This many octets follow.
-    Sized(u64),
-    /// Content of unknown length: chunked, or up to the close for an HTTP/1.0 client.
-    Stream,
-    /// The connection becomes a tunnel: 101, or a 2xx to CONNECT (RFC 9110 §7.8, §9.3.6).
-    Tunnel,
-}
 
 /// What happened. Ranges are of the input that was handed in.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! In reading order:
 //! - [`Limits`]: how much of what a peer may send
 //! - [`HeadFault`], [`Scope`]: what a peer can do wrong, and what it is told
-//! - [`Event`], [`Handled`], [`BodyLength`], [`Framing`], [`WaitsFor`]: what the machine says and is told
+//! - [`Event`], [`Handled`]: what the machine says
 //! - [`Server`]: one connection in the server's role
 //!
 //! This room never sees a socket, a clock, a task or a lock.
@@ -17,7 +17,7 @@ mod parse;
 mod scan;
 mod server;
 
-pub use event::{BodyLength, Event, Framing, Handled, WaitsFor};
+pub use event::{Event, Handled};
 pub use fault::{HeadFault, Scope};
 pub use limits::Limits;
 pub use parse::{Parsed, parse_head};

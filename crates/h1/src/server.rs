@@ -13,11 +13,14 @@ mod examine;
 
 use std::rc::Rc;
 
-use causeway_message::{Chunk, FieldMap, Head, Method, ResponseHead, StatusCode, StreamId, Version, WriteList, names};
+use causeway_message::{
+    BodyLength, Chunk, FieldMap, Framing, Head, Method, ResponseHead, StatusCode, StreamId, Version, WaitsFor,
+    WriteList, names,
+};
 
 use crate::body::{Body, Found};
 use crate::encode::{self, Length, Persistence};
-use crate::event::{BodyLength, Event, Framing, Handled, WaitsFor};
+use crate::event::{Event, Handled};
 use crate::fault::HeadFault;
 use crate::limits::Limits;
 use crate::parse::{Parsed, has_end, parse_head};
@@ -418,7 +421,7 @@ impl Server {
         self.inbound = match facts.body {
             BodyLength::None | BodyLength::Sized(0) => Inbound::Done,
             BodyLength::Sized(octets) => Inbound::Body(Body::sized(octets)),
-            BodyLength::Chunked => Inbound::Body(Body::chunked()),
+            BodyLength::Unknown => Inbound::Body(Body::chunked()),
         };
         let event = Event::Head {
             stream: StreamId(self.stream),

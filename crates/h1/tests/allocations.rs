@@ -5,8 +5,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::rc::Rc;
 
-use causeway_h1::{Event, Framing, Limits, Server};
-use causeway_message::{Chunk, FieldValue, Head, ResponseHead, StatusCode, WriteList, names};
+use causeway_h1::{Event, Limits, Server};
+use causeway_message::{Chunk, FieldValue, Framing, Head, ResponseHead, StatusCode, WriteList, names};
 
 thread_local!(static ALLOCATIONS: Cell<u64> = const { Cell::new(0) });
 

@@ -4,9 +4,9 @@
 mod peer;
 use std::rc::Rc;
 
-use causeway_h1::{Event, Framing, HeadFault, Limits, Server, WaitsFor};
+use causeway_h1::{Event, HeadFault, Limits, Server};
 use causeway_message::{
-    Chunk, FieldMap, FieldValue, Head, NameRef, ResponseHead, StatusCode, StreamId, WriteList, names,
+    Chunk, FieldMap, FieldValue, Framing, Head, NameRef, ResponseHead, StatusCode, StreamId, WaitsFor, WriteList, names,
 };
 use peer::{DATE, written};
 

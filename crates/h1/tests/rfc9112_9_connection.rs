@@ -6,8 +6,8 @@ use peer::{NEXT, check, run};
 
 use std::rc::Rc;
 
-use causeway_h1::{Framing, Limits, Server};
-use causeway_message::{FieldValue, Head, ResponseHead, StatusCode, StreamId, WriteList, names};
+use causeway_h1::{Limits, Server};
+use causeway_message::{FieldValue, Framing, Head, ResponseHead, StatusCode, StreamId, WriteList, names};
 
 /// §9.3: 1.1 goes on unless told to close, 1.0 only when asked to; RFC 9110 §7.6.1: options are a list in any case.
 #[test]

@@ -213,6 +213,20 @@ impl Chunk {
         Self { source: self.source.clone(), from: self.from + range.start, to: self.from + range.end }
     }
 
+    /// Takes the first `count` octets off, to be held on their own.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    #[must_use]
+    pub fn split_to(&mut self, count: usize) -> Self {
+        if count == self.len() {
+            return std::mem::take(self);
+        }
+        let first = self.slice(0..count);
+        self.advance(count);
+        first
+    }
+
     /// Drops the first `count` octets from view.
     ///
     /// # Panics

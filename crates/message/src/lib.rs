@@ -8,6 +8,7 @@
 //! - [`Target`], [`path`]: what is asked for
 //! - [`Head`], [`ResponseHead`], [`Cookie`]: whole heads
 //! - [`Block`], [`BlockMut`], [`Chunk`], [`Home`]: octets that are shared and go home
+//! - [`BodyLength`], [`Framing`], [`WaitsFor`]: what a protocol machine and its driver say to each other
 //! - [`WriteList`]: what a connection has to write
 //!
 //! This room never sees a socket, a clock, a task or a lock.
@@ -25,6 +26,7 @@ pub mod path;
 mod response;
 mod status;
 mod target;
+mod transfer;
 mod version;
 mod write_list;
 
@@ -39,5 +41,6 @@ pub use name::{KnownName, names};
 pub use response::{EtagKind, ResponseHead};
 pub use status::StatusCode;
 pub use target::{BadTarget, Target, TargetForm, is_host, is_host_port};
+pub use transfer::{BodyLength, Framing, WaitsFor};
 pub use version::{StreamId, Version};
 pub use write_list::WriteList;

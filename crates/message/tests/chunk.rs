@@ -91,6 +91,9 @@ fn without_a_home_it_is_freed() {
 fn vectors_and_statics_are_chunks_too() {
     let chunk = Chunk::from(b"abc".to_vec());
     assert_eq!(chunk.slice(1..3), Chunk::from_static(b"bc"));
+    let mut rest = chunk.clone();
+    assert_eq!((rest.split_to(1).as_slice(), rest.as_slice()), (&chunk.as_slice()[..1], &chunk.as_slice()[1..]));
+    assert_eq!((rest.split_to(rest.len()).as_slice(), rest.len()), (&chunk.as_slice()[1..], 0));
     assert!(Chunk::default().is_empty());
 }
 

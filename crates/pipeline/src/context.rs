@@ -39,7 +39,7 @@ const SCRATCHES: usize = 6;
 const SERVER: FieldValue<'static> = FieldValue::from_static("Causeway");
 
 /// How a request reached us; facts that the engine knows and the head does not say.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Arrival {
     /// The peer's address.
     pub peer: SocketAddr,
@@ -53,6 +53,25 @@ pub struct Arrival {
     pub at: Instant,
     /// Whether the peer asked to change the protocol, and may (RFC 9110 §7.8).
     pub upgrade: bool,
+    /// What was agreed on the connection's protection; `None` in the clear.
+    pub tls: Option<Rc<TlsFacts>>,
+}
+
+/// What client and server agreed on in a TLS handshake.
+#[derive(Debug, Clone, Default)]
+pub struct TlsFacts {
+    /// As Caddy spells it: `tls1.2`, `tls1.3`.
+    pub version: &'static str,
+    /// IANA's name of the cipher suite.
+    pub cipher_suite: &'static str,
+    /// What ALPN chose; empty without it.
+    pub protocol: &'static str,
+    /// The server name that the client sent (RFC 6066 §3).
+    pub server_name: Option<Box<str>>,
+    /// Whether an earlier session went on.
+    pub resumed: bool,
+    /// The client's certificate, DER, where it sent one.
+    pub client_certificate: Option<Box<[u8]>>,
 }
 
 /// Who asks.
@@ -147,6 +166,7 @@ impl Spare {
                 server: ServerId::FIRST,
                 at,
                 upgrade: false,
+                tls: None,
             },
             original: Head::new(),
             edited: Head::new(),
@@ -183,12 +203,12 @@ impl Spare {
     pub fn prepare(mut self, arrival: Arrival, generation: &Rc<Generation>) -> Context {
         let parts = &mut *self.0;
         parts.generation.clone_from(generation);
-        parts.arrival = arrival;
         let plan = generation.plan();
         parts.flow.begin(plan, arrival.server);
         if let Some(server) = plan.server(arrival.server) {
             server.confusable.drop_from(parts.original.fields_mut());
         }
+        parts.arrival = arrival;
         parts.response.fields_mut().append(names::SERVER, SERVER);
         let mut context = Context(self.0);
         context.decode_path();
@@ -563,6 +583,7 @@ impl Context {
         }
         parts.path_is_raw = true;
         keep(&mut parts.path);
+        parts.arrival.tls = None;
         parts.response.clear();
         parts.response.give_back(KEPT_OCTETS_MAX);
         parts.variables.renew();

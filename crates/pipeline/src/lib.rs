@@ -29,9 +29,12 @@ pub mod worker;
 
 pub use body::{Body, BodyFault, BodyStream, FileSlice, Frame, Part, RequestBody};
 pub use build::{Build, BuildError, Registry};
-pub use context::{Arrival, Client, Context, Scheme, Spare};
+pub use context::{Arrival, Client, Context, Scheme, Spare, TlsFacts};
 pub use handler::{Fault, Handler, Matched, Matcher, PathReach, Reach, Reason, Response, Step, Stop};
-pub use listen::{HeadLimits, ListenAddress, ListenerSpec, Timeouts};
+pub use listen::{
+    ClientAuthentication, ClientAuthenticationMode, HeadLimits, Http2, ListenAddress, ListenerSpec, Protocols,
+    Timeouts, TlsPolicy, TlsSpec, TlsVersion,
+};
 pub use outcome::{Ending, Outcome};
 pub use route::{Generation, Plan, RoutesId, ServerId, StateId, Verdict};
 pub use template::Template;

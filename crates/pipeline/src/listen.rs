@@ -1,10 +1,16 @@
 //! What a configuration says of listeners: plain records, read once when the engine builds what runs.
+//!
+//! - `tls`: how connections are protected
+
+mod tls;
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::route::ServerId;
+
+pub use tls::{ClientAuthentication, ClientAuthenticationMode, TlsPolicy, TlsSpec, TlsVersion};
 
 /// Where a server listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -48,6 +54,79 @@ pub struct ListenerSpec {
     pub timeouts: Timeouts,
     /// How large a head may be.
     pub head: HeadLimits,
+    /// Which versions it speaks.
+    pub protocols: Protocols,
+    /// What HTTP/2 tells its peers.
+    pub http2: Http2,
+    /// How it protects its connections; `None`: not at all.
+    pub tls: Option<TlsSpec>,
+}
+
+impl ListenerSpec {
+    /// A listener in the clear with all defaults.
+    #[must_use]
+    pub fn new(address: ListenAddress, server: ServerId) -> Self {
+        Self {
+            address,
+            server,
+            timeouts: Timeouts::default(),
+            head: HeadLimits::default(),
+            protocols: Protocols::default(),
+            http2: Http2::default(),
+            tls: None,
+        }
+    }
+}
+
+/// Which versions of HTTP a listener speaks. Over TLS the peer chooses among them by ALPN (RFC 7301).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Protocols {
+    /// HTTP/1.1 and HTTP/1.0.
+    pub http1: bool,
+    /// HTTP/2 over TLS.
+    pub http2: bool,
+    /// HTTP/2 in the clear, by prior knowledge (RFC 9113 §3.3).
+    pub http2_clear: bool,
+    /// HTTP/2 in the clear by `Upgrade: h2c` (RFC 7540 §3.2): only where a configuration asks for it, because proxies that
+    /// pass the field on unseen open a way around their own rules.
+    pub http2_upgrade: bool,
+}
+
+impl Default for Protocols {
+    fn default() -> Self {
+        Self { http1: true, http2: true, http2_clear: true, http2_upgrade: false }
+    }
+}
+
+/// What HTTP/2 tells its peers, and holds them to. A configuration names those that it changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Http2 {
+    /// Streams that a peer may have open at once, SETTINGS_MAX_CONCURRENT_STREAMS; 128, at most 4096.
+    pub streams_max: u32,
+    /// Octets of one request's body that may be under way unread, SETTINGS_INITIAL_WINDOW_SIZE; 1 MiB, at most 2^31-1. Bounds an
+    /// upload's rate by this much a round trip.
+    pub stream_window_bytes: u32,
+    /// The same for all bodies of a connection together; 2 MiB, at least 64 KiB - 1, at most 2^31-1. Bounds what a connection's
+    /// slow readers may pin.
+    pub connection_window_bytes: u32,
+    /// Octets of the peer's HPACK table, SETTINGS_HEADER_TABLE_SIZE; 4096, which is what a peer may assume before it was told,
+    /// at most 64 KiB.
+    pub header_table_bytes: u32,
+    /// Octets of our own HPACK table, at most what the peer allows; 4096, at most 64 KiB.
+    pub encoder_table_bytes: u32,
+}
+
+impl Default for Http2 {
+    fn default() -> Self {
+        Self {
+            streams_max: 128,
+            stream_window_bytes: 1024 * 1024,
+            connection_window_bytes: 2 * 1024 * 1024,
+            header_table_bytes: 4096,
+            encoder_table_bytes: 4096,
+        }
+    }
 }
 
 /// How long a peer may take for each thing before its connection is closed.

@@ -168,6 +168,7 @@ impl Kit {
             server: ServerId::FIRST,
             at: self.worker.now(),
             upgrade: request.upgrade,
+            tls: None,
         };
         let cx = spare.prepare(arrival, &self.generation);
         for frame in request.frames() {

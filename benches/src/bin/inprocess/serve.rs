@@ -37,12 +37,8 @@ fn start() -> Engine {
     let mut build = Build::new(&registry);
     let routes = json!([{ "handle": [{ "handler": "static_response", "body": answer::BODY }] }]);
     let spec = ServerSpec::new("bench", &routes);
-    let listener = ListenerSpec {
-        address: ListenAddress { host: Some([127, 0, 0, 1].into()), port: 0 },
-        server: build.server(&spec).expect("a good plan"),
-        timeouts: Timeouts::default(),
-        head: HeadLimits::default(),
-    };
+    let address = ListenAddress { host: Some([127, 0, 0, 1].into()), port: 0 };
+    let listener = ListenerSpec::new(address, build.server(&spec).expect("a good plan"));
     let spec = EngineSpec {
         workers: 1,
         listeners: vec![listener],

@@ -165,7 +165,10 @@ impl Server {
         let server = build.at(format!("apps.http.servers.{name}"), |build| build.server(&spec))?;
         let head =
             HeadLimits { head_bytes_max: self.max_header_bytes.unwrap_or(self.limits.head_bytes_max), ..self.limits };
-        Ok(addresses.into_iter().map(|address| ListenerSpec { address, server, timeouts, head }).collect())
+        Ok(addresses
+            .into_iter()
+            .map(|address| ListenerSpec { timeouts, head, ..ListenerSpec::new(address, server) })
+            .collect())
     }
 
     fn refuse_unbuilt(&self, build: &mut Build<'_>) -> Result<(), BuildError> {

@@ -14,8 +14,8 @@ use std::task::{Wake, Waker};
 use causeway_message::StatusCode;
 use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::{
-    BodyStream, Build, Context, Generation, Handler, HeadLimits, ListenAddress, ListenerSpec, Outcome, Plan, Registry,
-    RequestBody, Response, ServerId, Step, Timeouts, Worker,
+    BodyStream, Build, Context, Generation, Handler, ListenAddress, ListenerSpec, Outcome, Plan, Registry, RequestBody,
+    Response, ServerId, Step, Worker,
 };
 use futures_channel::oneshot;
 use serde_json::json;
@@ -137,12 +137,7 @@ impl Bench {
         core.load.connections.fetch_add(1, Ordering::Relaxed);
         let worker: Rc<dyn Worker> = core.clone();
         let generation = Generation::new(Arc::new(plan()), &worker, None);
-        let spec = ListenerSpec {
-            address: ListenAddress { host: None, port: 0 },
-            server: ServerId::FIRST,
-            timeouts: Timeouts::default(),
-            head: HeadLimits::default(),
-        };
+        let spec = ListenerSpec::new(ListenAddress { host: None, port: 0 }, ServerId::FIRST);
         let listener = Listener::new(ListenerPlan::new(&spec, &generation));
         let wire = Rc::new(RefCell::new(Wire::default()));
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use causeway_message::StatusCode;
 use causeway_pipeline::build::ServerSpec;
-use causeway_pipeline::{Build, Context, Handler, HeadLimits, ListenAddress, Registry, Response, Step};
+use causeway_pipeline::{Build, Context, Handler, ListenAddress, Registry, Response, Step};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::{Builder, LocalOptions};
@@ -55,12 +55,7 @@ impl Bench {
         let mut build = Build::new(&registry);
         let routes = json!([{"handle": [{"handler": "name"}]}]);
         let server = build.server(&ServerSpec::new(name, &routes)).unwrap();
-        let spec = ListenerSpec {
-            address: ListenAddress { host: None, port: 0 },
-            server,
-            timeouts: Timeouts::default(),
-            head: HeadLimits::default(),
-        };
+        let spec = ListenerSpec::new(ListenAddress { host: None, port: 0 }, server);
         let sockets: Vec<_> = new.iter().map(|_| std::net::TcpListener::bind(ANY).unwrap()).collect();
         sockets.iter().for_each(|socket| socket.set_nonblocking(true).unwrap());
         let addresses = sockets.iter().map(|socket| socket.local_addr().unwrap()).collect();

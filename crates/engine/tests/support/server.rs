@@ -84,10 +84,9 @@ impl Setup {
         let server = ServerSpec { errors, ..ServerSpec::new(self.name, &routes) };
         let server = build.server(&server).unwrap_or_else(|error| panic!("{error}"));
         let listener = |address: &ListenAddress| ListenerSpec {
-            address: *address,
-            server,
             timeouts: self.timeouts,
             head: self.head,
+            ..ListenerSpec::new(*address, server)
         };
         (self.listen.iter().map(listener).collect(), Arc::new(build.finish()))
     }

@@ -1,8 +1,9 @@
 //! What a request's fields mean for its connection: where the content ends, whether another request may follow.
 
-use causeway_message::{FieldMap, Head, List, Method, Target, TargetForm, Version, is_host_port, names, octets};
+use causeway_message::{
+    BodyLength, FieldMap, Head, List, Method, Target, TargetForm, Version, is_host_port, names, octets,
+};
 
-use crate::event::BodyLength;
 use crate::fault::HeadFault;
 
 /// What the machine keeps of a head.
@@ -82,7 +83,7 @@ fn body_length(fields: &FieldMap, is_10: bool) -> Result<BodyLength, HeadFault> 
         if fields.is_repeated(names::TRANSFER_ENCODING) || !coding.eq_ignore_ascii_case(b"chunked") {
             return Err(coding_fault(fields));
         }
-        return Ok(BodyLength::Chunked);
+        return Ok(BodyLength::Unknown);
     }
     match fields.content_length() {
         Ok(Some(octets)) => Ok(BodyLength::Sized(octets)),

@@ -4,8 +4,8 @@
 use std::io::IoSlice;
 use std::rc::Rc;
 
-use causeway_h1::{Event, Framing, Limits, Server, WaitsFor};
-use causeway_message::{Head, ResponseHead, StatusCode, StreamId, WriteList};
+use causeway_h1::{Event, Limits, Server};
+use causeway_message::{Framing, Head, ResponseHead, StatusCode, StreamId, WaitsFor, WriteList};
 
 pub const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
 /// What follows a message in an attack: it must be seen as a request exactly where the standard says so.
@@ -57,7 +57,7 @@ pub fn run<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: Limits, eof: 
             (_, WaitsFor::KeepAlive) => "keep-alive",
             (_, WaitsFor::Head) => "head",
             (_, WaitsFor::Body) => "body",
-            (_, WaitsFor::Nothing) => "nothing",
+            (_, WaitsFor::Acknowledgement | WaitsFor::Nothing) => "nothing",
         }
         .to_owned(),
     );

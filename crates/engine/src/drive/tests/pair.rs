@@ -77,7 +77,7 @@ impl Machine for Pair {
             b'H' => {
                 head.clear();
                 head.set_target(std::str::from_utf8(octets).expect("a test's target")).expect("a test's target");
-                Some(Event::Head { stream, body: BodyLength::Chunked, upgrade: false })
+                Some(Event::Head { stream, body: BodyLength::Unknown, upgrade: false })
             }
             b'D' => Some(Event::Data { stream, range: 3..3 + octets.len() }),
             b'E' => Some(Event::End { stream }),
