@@ -24,7 +24,7 @@ use causeway_message::WriteList;
 use crate::budget::Meter;
 use crate::fault::{ErrorCode, Fault};
 use crate::frame::{self, Frame, HEADER_LEN, PAYLOAD_MAX, PREFACE, flag, kind};
-use crate::hpack::{Decoder, Encoder};
+use crate::hpack::{Decoder, Encoder, TABLE_BYTES_MAX};
 use crate::priority::{Priority, Turns};
 use crate::settings::{Peer, Settings};
 use crate::stream::Streams;
@@ -43,6 +43,7 @@ pub(crate) struct Connection {
     pub(crate) encoder: Encoder,
     pub(crate) meter: Meter,
     pub(crate) turns: Turns,
+    role: Role,
     inbound: Inbound,
     send: Window,
     receive: Receive,
@@ -57,6 +58,13 @@ pub(crate) struct Connection {
     acknowledged: bool,
     // A frame was begun.
     partial: bool,
+}
+
+/// Who began: it decides what is said and expected first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Server,
+    Client,
 }
 
 #[derive(Debug)]
@@ -134,41 +142,43 @@ pub(crate) enum Step<'a> {
 }
 
 impl Connection {
-    pub(crate) fn new(settings: Rc<Settings>, is_server: bool) -> Self {
-        let acknowledged = false;
+    pub(crate) fn new(settings: Rc<Settings>, role: Role) -> Self {
         Self {
             peer: Peer::default(),
             streams: Streams::default(),
-            decoder: Decoder::new(settings.header_table_bytes),
-            encoder: Encoder::new(settings.encoder_table_bytes.min(Peer::TABLE_DEFAULT)),
+            decoder: Decoder::new(settings.header_table_bytes.min(TABLE_BYTES_MAX)),
+            encoder: Encoder::new(settings.encoder_table_bytes.min(TABLE_BYTES_MAX)),
             meter: Meter::new(&settings.budgets),
             turns: Turns::default(),
-            inbound: if is_server { Inbound::Preface } else { Inbound::Settings },
+            inbound: if role == Role::Server { Inbound::Preface } else { Inbound::Settings },
+            role,
             send: Window::new(WINDOW_DEFAULT),
             receive: Receive::new(settings.connection_window.max(WINDOW_DEFAULT)),
             last: 0,
             gap: (0, 0),
             resets: Vec::new(),
             begun: false,
-            acknowledged,
+            acknowledged: false,
             partial: false,
             settings,
         }
     }
 
-    /// Says what comes first, once; `entries` are our settings.
+    /// Says what comes first, once.
     #[inline]
-    pub(crate) fn begin(&mut self, before: &[u8], out: &mut WriteList) {
+    pub(crate) fn begin(&mut self, out: &mut WriteList) {
         if !self.begun {
-            self.say_first(before, out);
+            self.say_first(out);
         }
     }
 
     #[cold]
-    fn say_first(&mut self, before: &[u8], out: &mut WriteList) {
+    fn say_first(&mut self, out: &mut WriteList) {
         self.begun = true;
-        out.put(before);
-        let (entries, count) = self.settings.entries(before.is_empty());
+        if self.role == Role::Client {
+            out.put(PREFACE);
+        }
+        let (entries, count) = self.settings.entries(self.role);
         frame::put_settings(&entries[..count], out);
         let more = self.settings.connection_window.saturating_sub(WINDOW_DEFAULT);
         if more > 0 {
@@ -184,12 +194,7 @@ impl Connection {
 
     /// One step of the input from `at` on; `at` moves behind what is done with.
     #[inline]
-    pub(crate) fn next<'a>(
-        &mut self,
-        input: &'a [u8],
-        at: &mut usize,
-        out: &mut WriteList,
-    ) -> Result<Step<'a>, Fault> {
+    pub(crate) fn next<'a>(&mut self, input: &'a [u8], at: &mut usize, out: &mut WriteList) -> Result<Step<'a>, Fault> {
         match self.inbound {
             Inbound::Frame => self.next_frame(input, at, out),
             Inbound::Data { .. } => self.next_data(input, at, out),
@@ -259,7 +264,11 @@ impl Connection {
         };
         self.partial = false;
         *at += HEADER_LEN + frame.len;
-        if frame.kind == kind::HEADERS { self.handle_headers(frame, payload) } else { self.control(frame, payload, out) }
+        if frame.kind == kind::HEADERS {
+            self.handle_headers(frame, payload)
+        } else {
+            self.control(frame, payload, out)
+        }
     }
 
     // RFC 9113 §5.5: a frame of a kind that nobody knows is thrown away.
@@ -352,6 +361,15 @@ impl Connection {
             self.gap = (self.last + 1, stream - 1);
         }
         self.last = stream;
+    }
+
+    /// Frames on this stream, which was never opened here, are ignored.
+    #[cold]
+    pub(crate) fn ignore_from_now(&mut self, stream: u32) {
+        if self.resets.len() == RESETS_KEPT {
+            self.resets.remove(0);
+        }
+        self.resets.push(stream);
     }
 
     /// What a frame on a stream that is closed says about the peer: it may not have heard that we reset it.

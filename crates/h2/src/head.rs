@@ -25,6 +25,8 @@ pub(crate) enum Problem {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) body: BodyLength,
+    /// What Content-Length says.
+    pub(crate) declared: Option<u64>,
     pub(crate) kind: Kind,
     pub(crate) priority: Option<Priority>,
 }
@@ -290,7 +292,7 @@ impl<'a> RequestSink<'a> {
             }
             kind.expects_continue = !end_stream;
         }
-        Ok(Request { body, kind, priority: self.priority })
+        Ok(Request { body, declared: length, kind, priority: self.priority })
     }
 }
 

@@ -1,6 +1,7 @@
 //! What both sides of a connection tell each other (RFC 9113 §6.5).
 
 use crate::budget::Budgets;
+use crate::connection::Role;
 use crate::fault::Fault;
 use crate::window::{WINDOW_DEFAULT, WINDOW_MAX};
 
@@ -64,7 +65,8 @@ mod id {
 
 impl Settings {
     /// What we say of ourselves, and how many entries it takes.
-    pub(crate) fn entries(&self, is_server: bool) -> ([(u16, u32); 6], usize) {
+    pub(crate) fn entries(&self, role: Role) -> ([(u16, u32); 6], usize) {
+        let is_server = role == Role::Server;
         let mut entries = [(0, 0); 6];
         let mut count = 0;
         let mut put = |is_said: bool, setting, value| {

@@ -274,16 +274,8 @@ impl FieldMap {
             NameRef::Known(_) => name,
         };
         match name {
-            NameRef::Known(known) => {
-                let value_at = self.push(value);
-                self.index_known(known, value_at, value.len() as u32);
-            }
-            NameRef::Other(spelled) => {
-                let name_len = u16::try_from(spelled.len()).expect("a field name of at most 65535 octets");
-                let name_at = self.push(spelled.as_bytes());
-                let value_at = self.push(value);
-                self.index_other(name_at, name_len, value_at, value.len() as u32);
-            }
+            NameRef::Known(known) => self.push_known(known, value),
+            NameRef::Other(spelled) => self.push_other(spelled, value),
         }
     }
 
@@ -444,6 +436,28 @@ impl FieldMap {
         self.note_other();
     }
 
+    /// Adds a field of a registered name. The caller has checked the value's octets.
+    ///
+    /// # Panics
+    /// When a 65 536th field is put in, or the arena would pass 4 GiB.
+    #[inline]
+    pub fn push_known(&mut self, name: KnownName, value: &[u8]) {
+        let value_at = self.push(value);
+        self.index_known(name, value_at, value.len() as u32);
+    }
+
+    /// Adds a field of another name. The caller has checked that the name is a token and not registered, and the value's octets.
+    ///
+    /// # Panics
+    /// As [`FieldMap::push_known`], and when the name is longer than 65 535 octets.
+    #[inline]
+    pub fn push_other(&mut self, name: &str, value: &[u8]) {
+        let name_len = u16::try_from(name.len()).expect("a field name of at most 65535 octets");
+        let name_at = self.push(name.as_bytes());
+        let value_at = self.push(value);
+        self.index_other(name_at, name_len, value_at, value.len() as u32);
+    }
+
     /// Adds to the last field's value, behind `between`, if it is of this name; else adds a field. The caller has checked the
     /// value's octets.
     ///
@@ -460,10 +474,7 @@ impl FieldMap {
                 self.arena.extend_from_slice(between);
                 self.push(value);
             }
-            _ => {
-                let value_at = self.push(value);
-                self.index_known(name, value_at, value.len() as u32);
-            }
+            _ => self.push_known(name, value),
         }
     }
 

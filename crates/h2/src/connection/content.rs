@@ -61,9 +61,7 @@ impl Connection {
         if left > 0 {
             stream.pieces = if stream.unread == 0 { 1 } else { stream.pieces.saturating_add(1) };
             let budgets = &self.settings.budgets;
-            if stream.pieces > budgets.tiny_data
-                && stream.unread / u32::from(stream.pieces) < budgets.tiny_data_bytes
-            {
+            if stream.pieces > budgets.tiny_data && stream.unread / u32::from(stream.pieces) < budgets.tiny_data_bytes {
                 return Err(Fault::CALM);
             }
             // The client did not wait.
@@ -103,12 +101,7 @@ impl Connection {
     }
 
     #[cold]
-    fn refuse_frame(
-        &mut self,
-        frame: Frame,
-        code: ErrorCode,
-        out: &mut WriteList,
-    ) -> Result<Step<'static>, Fault> {
+    fn refuse_frame(&mut self, frame: Frame, code: ErrorCode, out: &mut WriteList) -> Result<Step<'static>, Fault> {
         self.give_connection(frame.len as u32, out);
         self.reset_for(frame.stream, code, out)
     }

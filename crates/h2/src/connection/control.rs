@@ -5,6 +5,7 @@ use causeway_message::WriteList;
 use super::{Connection, Step, depends_on};
 use crate::fault::{ErrorCode, Fault};
 use crate::frame::{self, Frame, flag, kind};
+use crate::hpack::TABLE_BYTES_MAX;
 use crate::priority::Priority;
 use crate::window::WINDOW_DEFAULT;
 
@@ -83,12 +84,7 @@ impl Connection {
 
     // RFC 9113 §6.3: only checked; what it says is obsolete (§5.3.2).
     #[cold]
-    fn handle_priority(
-        &mut self,
-        frame: Frame,
-        payload: &[u8],
-        out: &mut WriteList,
-    ) -> Result<Step<'static>, Fault> {
+    fn handle_priority(&mut self, frame: Frame, payload: &[u8], out: &mut WriteList) -> Result<Step<'static>, Fault> {
         if frame.stream == 0 {
             return Err(Fault::PROTOCOL);
         }
@@ -110,12 +106,7 @@ impl Connection {
     }
 
     // RFC 9113 §6.5.
-    fn handle_settings(
-        &mut self,
-        frame: Frame,
-        payload: &[u8],
-        out: &mut WriteList,
-    ) -> Result<Step<'static>, Fault> {
+    fn handle_settings(&mut self, frame: Frame, payload: &[u8], out: &mut WriteList) -> Result<Step<'static>, Fault> {
         if frame.stream != 0 {
             return Err(Fault::PROTOCOL);
         }
@@ -123,13 +114,20 @@ impl Connection {
             if !payload.is_empty() {
                 return Err(Fault::FRAME_SIZE);
             }
-            self.acknowledged = true;
+            self.acknowledge();
             return Ok(Step::Done);
         }
         self.meter.answer(&self.settings.budgets)?;
         self.apply(payload)?;
         frame::put_settings_ack(out);
         Ok(Step::Done)
+    }
+
+    fn acknowledge(&mut self) {
+        if !self.acknowledged {
+            self.acknowledged = true;
+            self.decoder.handle_acknowledged(self.settings.header_table_bytes.min(TABLE_BYTES_MAX));
+        }
     }
 
     /// Takes the peer's settings over.

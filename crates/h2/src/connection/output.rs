@@ -1,8 +1,9 @@
 //! Content out, and the ends of streams.
 
-use causeway_message::{Chunk, WriteList};
+use causeway_message::{Chunk, FieldMap, WriteList};
 
-use super::{Connection, RESETS_KEPT, Step};
+use super::{Connection, Step};
+use crate::encode::{self, End, HeadersFrame};
 use crate::fault::{ErrorCode, Fault};
 use crate::frame::{self, flag, kind};
 use crate::priority::{INCREMENTAL_OCTETS, WHOLE_OCTETS};
@@ -12,9 +13,9 @@ impl Connection {
     /// Whether [`Connection::send`] takes something now.
     #[inline]
     pub(crate) fn writable(&self, id: u32) -> bool {
-        self.streams.get(id).is_some_and(|stream| {
-            stream.is_ended() || stream.send.available() > 0 && self.send.available() > 0
-        })
+        self.streams
+            .get(id)
+            .is_some_and(|stream| stream.is_ended() || stream.send.available() > 0 && self.send.available() > 0)
     }
 
     #[inline]
@@ -83,6 +84,18 @@ impl Connection {
         }
     }
 
+    /// Sends trailers, which end our half, where content of no declared length is under way.
+    pub(crate) fn send_trailers(&mut self, id: u32, fields: &FieldMap, out: &mut WriteList) {
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        if stream.local != Local::Stream {
+            return;
+        }
+        stream.local = Local::Ended;
+        let frame = HeadersFrame::begin(id, out);
+        encode::put_fields(fields, &mut self.encoder, out);
+        frame.end(End::Stream, self.peer.frame_max, out);
+    }
+
     /// Gives a stream up. RFC 9113 §8.1: behind a complete answer that is no error, only the rest is not wanted.
     pub(crate) fn reset(&mut self, id: u32, out: &mut WriteList) {
         let Some(stream) = self.streams.get(id) else { return };
@@ -95,12 +108,7 @@ impl Connection {
 
     /// Resets a stream for something that the peer did. It is out of the table then, if it ever was in it.
     #[cold]
-    pub(crate) fn reset_for(
-        &mut self,
-        id: u32,
-        code: ErrorCode,
-        out: &mut WriteList,
-    ) -> Result<Step<'static>, Fault> {
+    pub(crate) fn reset_for(&mut self, id: u32, code: ErrorCode, out: &mut WriteList) -> Result<Step<'static>, Fault> {
         self.put_reset(id, code, out);
         self.forget(id, out);
         self.meter.reset(&self.settings.budgets)?;
@@ -110,10 +118,7 @@ impl Connection {
     #[cold]
     fn put_reset(&mut self, id: u32, code: ErrorCode, out: &mut WriteList) {
         frame::put_reset(id, code, out);
-        if self.resets.len() == RESETS_KEPT {
-            self.resets.remove(0);
-        }
-        self.resets.push(id);
+        self.ignore_from_now(id);
     }
 
     /// Takes a stream out of the table. What its owner did not read is given back to the connection's window: nobody will.
