@@ -52,7 +52,8 @@ fn requests(encoder: &mut Encoder, first: u32, browser: bool) -> Vec<u8> {
             FIELDS.iter().for_each(|(name, value)| encoder.field(*name, value.as_bytes(), &mut out));
         }
         let block = octets(&mut out);
-        all.extend_from_slice(&[0, 0, block.len() as u8, 1, 5]);
+        all.extend_from_slice(&(block.len() as u32).to_be_bytes()[1..]);
+        all.extend_from_slice(&[1, 5]);
         all.extend_from_slice(&(first + at * 2).to_be_bytes());
         all.extend_from_slice(&block);
     }
@@ -65,7 +66,8 @@ fn run(what: &str, browser: bool, at_once: usize) {
     let mut response = ResponseHead::new(StatusCode::OK);
     let date = b"Sun, 06 Nov 1994 08:49:37 GMT";
     let now = Instant::now();
-    let begin = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0\0\0\x04\x08\0\0\0\0\0\x70\0\0\0";
+    // SETTINGS without entries.
+    let begin = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     let mut input = &begin[..];
     loop {
         let handled = server.handle_octets(now, input, &mut head, &mut out);
