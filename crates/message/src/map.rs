@@ -458,6 +458,51 @@ impl FieldMap {
         self.index_other(name_at, name_len, value_at, value.len() as u32);
     }
 
+    /// Adds to the last field's value, behind `between`, if it is of this name; else adds a field. The caller has checked the
+    /// value's octets.
+    ///
+    /// # Panics
+    /// When a 65 536th field is put in, or the arena would pass 4 GiB.
+    #[inline]
+    pub fn join_known(&mut self, name: KnownName, between: &[u8], value: &[u8]) {
+        match self.entries.last_mut() {
+            Some(last)
+                if usize::from(last.known) == name.index()
+                    && (last.value_at + last.value_len) as usize == self.arena.len() =>
+            {
+                last.value_len += (between.len() + value.len()) as u32;
+                self.arena.extend_from_slice(between);
+                self.push(value);
+            }
+            _ => self.push_known(name, value),
+        }
+    }
+
+    /// Makes one field of all those of a name, their values in order with `between` among them. O(octets).
+    ///
+    /// # Panics
+    /// When the arena would pass 4 GiB.
+    #[cold]
+    pub fn join_repeated(&mut self, name: KnownName, between: &[u8]) {
+        let Some(first) = self.place_known(name) else { return };
+        let value_at = self.arena.len();
+        for at in first..self.entries.len() {
+            let entry = self.entries[at];
+            if usize::from(entry.known) == name.index() {
+                if at > first {
+                    self.arena.extend_from_slice(between);
+                }
+                let from = entry.value_at as usize;
+                self.arena.extend_from_within(from..from + entry.value_len as usize);
+            }
+        }
+        self.push(b"");
+        let value_len = (self.arena.len() - value_at) as u32;
+        let entry = &mut self.entries[first];
+        (entry.value_at, entry.value_len, entry.slack) = (value_at as u32, value_len, 0);
+        self.remove_from(first + 1, NameRef::Known(name));
+    }
+
     /// Copies the octets that the recorded ranges speak of to the start of the arena; of them the first `held` belong to
     /// the head's first line.
     pub fn fill(&mut self, octets: &[u8], held: u32) {
