@@ -46,7 +46,7 @@ pub enum Pseudo {
 
 /// The sending side of one connection. Holds no memory of its own until there is a field that may repeat.
 ///
-/// A field block is what is written between two changes of the table's size, from its first field to its last.
+/// It knows no beginning or end of a block: whoever writes one writes all its fields before the peer's settings may change again.
 #[derive(Debug)]
 pub struct Encoder {
     table: Table,
