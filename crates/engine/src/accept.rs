@@ -132,5 +132,12 @@ pub(crate) fn carry(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream,
         return;
     };
     let machine = causeway_h1::Server::new(Rc::clone(&listener.plan().limits));
-    tokio::task::spawn_local(Connection::new(Rc::clone(core), Rc::clone(listener), stream, machine, peer, local));
+    tokio::task::spawn_local(Connection::new(
+        Rc::clone(core),
+        Rc::clone(listener),
+        stream,
+        machine,
+        (peer, local),
+        None,
+    ));
 }

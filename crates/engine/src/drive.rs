@@ -25,7 +25,7 @@ use std::task::{Context as Task, Poll};
 use std::time::Instant;
 
 use causeway_message::WriteList;
-use causeway_pipeline::{Arrival, BodyFault, Ending, Frame};
+use causeway_pipeline::{Arrival, BodyFault, Ending, Frame, TlsFacts};
 use causeway_progress::{Stamp, stage};
 
 use crate::clock;
@@ -56,6 +56,7 @@ pub(crate) struct Connection<T: Transport, M: Machine> {
     transport: T,
     machine: M,
     ends: Ends,
+    tls: Option<Rc<TlsFacts>>,
     stamp: Stamp,
     timer: TimerKey,
     input: Input,
@@ -96,7 +97,7 @@ enum Course {
 }
 
 // What an idle connection costs, beside the runtime's own task header and registration.
-const _: () = assert!(size_of::<Connection<tokio::net::TcpStream, causeway_h1::Server>>() <= 232);
+const _: () = assert!(size_of::<Connection<tokio::net::TcpStream, causeway_h1::Server>>() <= 240);
 
 impl<T: Transport, M: Machine> Connection<T, M> {
     pub(crate) fn new(
@@ -104,8 +105,8 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         listener: Rc<Listener>,
         transport: T,
         machine: M,
-        peer: SocketAddr,
-        local: SocketAddr,
+        (peer, local): (SocketAddr, SocketAddr),
+        tls: Option<Rc<TlsFacts>>,
     ) -> Self {
         let mut stamp = Stamp::default();
         causeway_progress::accepted(&mut stamp);
@@ -116,6 +117,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             transport,
             machine,
             ends: Ends::new(peer, local),
+            tls,
             stamp,
             timer: TimerKey::UNFILED,
             input: Input::default(),
@@ -291,8 +293,15 @@ impl<T: Transport, M: Machine> Connection<T, M> {
     ) {
         let (peer, local) = self.ends.addresses();
         let plan = self.listener.plan();
-        let arrival =
-            Arrival { peer, local, scheme: plan.scheme, server: plan.server, at: clock::now(), upgrade, tls: None };
+        let arrival = Arrival {
+            peer,
+            local,
+            scheme: plan.scheme,
+            server: plan.server,
+            at: clock::now(),
+            upgrade,
+            tls: self.tls.clone(),
+        };
         let cx = slot.spare.prepare(arrival, &plan.generation);
         let inbound = if body.is_empty() { Inbound::Over } else { Inbound::Open };
         if inbound == Inbound::Over {
