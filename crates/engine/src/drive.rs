@@ -25,7 +25,7 @@ use std::task::{Context as Task, Poll};
 use std::time::Instant;
 
 use causeway_message::WriteList;
-use causeway_pipeline::{Arrival, BodyFault, Ending, Frame, TlsFacts};
+use causeway_pipeline::{Arrival, BodyFault, Ending, Frame, Scheme, TlsFacts};
 use causeway_progress::{Stamp, stage};
 
 use crate::clock;
@@ -296,7 +296,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         let arrival = Arrival {
             peer,
             local,
-            scheme: plan.scheme,
+            scheme: if self.tls.is_some() { Scheme::Https } else { Scheme::Http },
             server: plan.server,
             at: clock::now(),
             upgrade,

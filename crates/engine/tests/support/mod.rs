@@ -4,7 +4,7 @@
 //! - `probe`: what handlers tell the test, and what the test lets go on
 //! - `handlers`, `bodies`: one behaviour each, registered and built from JSON like any module
 //! - `server`: an engine with all of them, one route per handler, named by the path's first segment
-//! - `client`: a blocking HTTP/1 client
+//! - `client`: a blocking HTTP/1 client; `tls`: certificates, and the same client over TLS
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 pub(crate) mod bodies;
@@ -12,6 +12,7 @@ pub(crate) mod client;
 pub(crate) mod handlers;
 pub(crate) mod probe;
 pub(crate) mod server;
+pub(crate) mod tls;
 
 pub(crate) use client::{Answer, Client, Close};
 pub(crate) use probe::{Probe, Seen};

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_engine::{BlockingSpec, Engine, EngineSpec, StartError};
+use causeway_engine::{BlockingSpec, Certificates, Engine, EngineSpec, StartError};
 use causeway_pipeline::build::ServerSpec;
-use causeway_pipeline::{Build, HeadLimits, ListenAddress, ListenerSpec, Plan, Timeouts};
+use causeway_pipeline::{Build, HeadLimits, ListenAddress, ListenerSpec, Plan, Timeouts, TlsSpec};
 use serde_json::json;
 
 use super::client::Client;
@@ -34,6 +34,9 @@ pub(crate) struct Setup {
     /// Servers of the plan before it, so that its number differs.
     pub(crate) servers_before: usize,
     pub(crate) states: States,
+    /// How every listener protects its connections.
+    pub(crate) tls: Option<TlsSpec>,
+    pub(crate) certificates: Option<Arc<dyn Certificates>>,
 }
 
 /// What the plan's workers keep for it.
@@ -58,6 +61,8 @@ impl Setup {
             name: "test",
             servers_before: 0,
             states: States::None,
+            tls: None,
+            certificates: None,
         };
         tweak(&mut setup);
         setup
@@ -86,6 +91,7 @@ impl Setup {
         let listener = |address: &ListenAddress| ListenerSpec {
             timeouts: self.timeouts,
             head: self.head,
+            tls: self.tls.clone(),
             ..ListenerSpec::new(*address, server)
         };
         (self.listen.iter().map(listener).collect(), Arc::new(build.finish()))
@@ -120,6 +126,7 @@ impl Server {
             workers: setup.workers,
             listeners,
             plan,
+            certificates: setup.certificates,
             blocking: setup.blocking,
             access: Box::new(std::io::sink()),
         })?;
@@ -139,8 +146,9 @@ impl Server {
         tweak: impl FnOnce(&mut Setup),
     ) -> impl Future<Output = Result<(), StartError>> + Send {
         let given = Given { probe: Arc::clone(&self.probe), files: self.files.clone() };
-        let (listeners, plan) = Setup::new(tweak).build(&given);
-        self.engine.as_mut().expect("it was not drained").reload(listeners, plan)
+        let setup = Setup::new(tweak);
+        let (listeners, plan) = setup.build(&given);
+        self.engine.as_mut().expect("it was not drained").reload(listeners, plan, setup.certificates)
     }
 
     /// Waits until so many plans are left.
