@@ -53,8 +53,14 @@ impl Admin {
     /// Listens and answers.
     pub(crate) fn open(rules: Rules, office: Arc<Office>) -> Result<Self, LoadFault> {
         let (listeners, plan) = behind(&rules, &office);
-        let engine =
-            Engine::start(EngineSpec { workers: 1, listeners, plan, certificates: None, blocking: BLOCKING, access: Box::new(io::sink()) });
+        let engine = Engine::start(EngineSpec {
+            workers: 1,
+            listeners,
+            plan,
+            certificates: None,
+            blocking: BLOCKING,
+            access: Box::new(io::sink()),
+        });
         match engine {
             Ok(engine) => Ok(Self { rules, office, engine }),
             Err(error) => Err(LoadFault::Admin(rules.address, error)),

@@ -36,5 +36,5 @@ mod worker;
 
 pub use blocking::BlockingSpec;
 pub use ports::BindError;
-pub use tls::{Certificates, TlsError, certificate};
 pub use server::{Engine, EngineSpec, Pools, StartError};
+pub use tls::{Certificates, TlsError, certificate};

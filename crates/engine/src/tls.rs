@@ -24,8 +24,8 @@ use std::sync::Arc;
 use rustls::sign::CertifiedKey;
 
 pub(crate) use handshake::begin;
-pub(crate) use plan::{TlsPlan, Tickets};
 pub use plan::TlsError;
+pub(crate) use plan::{Tickets, TlsPlan};
 pub(crate) use record::SEALED_OCTETS;
 pub(crate) use stream::TlsStream;
 

@@ -3,9 +3,7 @@
 use std::rc::Rc;
 use std::time::Instant;
 
-use causeway_message::{
-    Chunk, FieldMap, Framing, Head, ResponseHead, StatusCode, StreamId, WaitsFor, WriteList,
-};
+use causeway_message::{Chunk, FieldMap, Framing, Head, ResponseHead, StatusCode, StreamId, WaitsFor, WriteList};
 
 use crate::event::{Event, Handled};
 use crate::fault::Fault;
@@ -118,7 +116,8 @@ impl Server {
     pub fn send_continue(&mut self, stream: StreamId, out: &mut WriteList) {}
 
     /// Sends an answer before the answer: 103 and its like.
-    pub fn send_informational(&mut self, stream: StreamId, status: StatusCode, fields: &FieldMap, out: &mut WriteList) {}
+    pub fn send_informational(&mut self, stream: StreamId, status: StatusCode, fields: &FieldMap, out: &mut WriteList) {
+    }
 
     /// Sends the final head.
     pub fn send_head(

@@ -240,7 +240,11 @@ fn config(policy: &TlsPolicy, protocols: Protocols, tickets: &Tickets) -> Result
 fn alpn(policy: &TlsPolicy, protocols: Protocols) -> Result<Vec<Vec<u8>>, String> {
     if policy.alpn.is_empty() {
         let spoken = [("h2", protocols.http2), ("http/1.1", protocols.http1)];
-        return Ok(spoken.iter().filter(|(_, is_spoken)| *is_spoken).map(|(name, _)| name.as_bytes().to_vec()).collect());
+        return Ok(spoken
+            .iter()
+            .filter(|(_, is_spoken)| *is_spoken)
+            .map(|(name, _)| name.as_bytes().to_vec())
+            .collect());
     }
     let known = |name: &String| match names::protocol(name.as_bytes()) {
         Some(name) => Ok(name.as_bytes().to_vec()),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use causeway_engine::{BlockingSpec, Certificates, Engine, EngineSpec, StartError};
 use causeway_pipeline::build::ServerSpec;
-use causeway_pipeline::{Build, HeadLimits, ListenAddress, ListenerSpec, Plan, Timeouts, TlsSpec};
+use causeway_pipeline::{Build, HeadLimits, ListenAddress, ListenerSpec, Plan, Protocols, Timeouts, TlsSpec};
 use serde_json::json;
 
 use super::client::Client;
@@ -34,6 +34,7 @@ pub(crate) struct Setup {
     /// Servers of the plan before it, so that its number differs.
     pub(crate) servers_before: usize,
     pub(crate) states: States,
+    pub(crate) protocols: Protocols,
     /// How every listener protects its connections.
     pub(crate) tls: Option<TlsSpec>,
     pub(crate) certificates: Option<Arc<dyn Certificates>>,
@@ -61,6 +62,7 @@ impl Setup {
             name: "test",
             servers_before: 0,
             states: States::None,
+            protocols: Protocols::default(),
             tls: None,
             certificates: None,
         };
@@ -91,6 +93,7 @@ impl Setup {
         let listener = |address: &ListenAddress| ListenerSpec {
             timeouts: self.timeouts,
             head: self.head,
+            protocols: self.protocols,
             tls: self.tls.clone(),
             ..ListenerSpec::new(*address, server)
         };

@@ -101,9 +101,10 @@ impl Certificates for Store {
         let known = self.known.lock().unwrap();
         let name = server_name.unwrap_or("<none>");
         let wildcard = name.split_once('.').map(|(_, rest)| format!("*.{rest}")).unwrap_or_default();
-        let mut candidates = known.iter().filter(|((known, _), _)| known == name).chain(
-            known.iter().filter(|((known, _), _)| *known == wildcard),
-        );
+        let mut candidates = known
+            .iter()
+            .filter(|((known, _), _)| known == name)
+            .chain(known.iter().filter(|((known, _), _)| *known == wildcard));
         candidates.find(|((_, tag), _)| tags.is_empty() || tags.contains(tag)).map(|(_, key)| Arc::clone(key))
     }
 }
