@@ -17,6 +17,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::drive::Connection;
 use crate::listener::{Listener, ListenerKey};
+use crate::machine::Protocol;
 use crate::server::Command;
 use crate::tls;
 use crate::transport::Transport;
@@ -155,6 +156,10 @@ fn start<T: Transport + 'static>(
     ends: (SocketAddr, SocketAddr),
     tls: Option<Rc<TlsFacts>>,
 ) {
-    let machine = causeway_h1::Server::new(Rc::clone(&listener.plan().limits));
+    let offer = Rc::clone(&listener.plan().offer);
+    let machine = match &tls {
+        None => Protocol::clear(&offer),
+        Some(facts) => Protocol::protected(&offer, Some(facts.protocol.as_bytes())),
+    };
     tokio::task::spawn_local(Connection::new(core, listener, transport, machine, ends, tls));
 }

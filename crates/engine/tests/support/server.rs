@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::client::Client;
 use super::handlers::{self, Given};
+use super::http2::Http2;
 use super::probe::Probe;
 
 /// Whether the server has error routes.
@@ -27,6 +28,8 @@ pub(crate) struct Setup {
     pub(crate) listen: Vec<ListenAddress>,
     pub(crate) timeouts: Timeouts,
     pub(crate) head: HeadLimits,
+    pub(crate) protocols: Protocols,
+    pub(crate) http2: causeway_pipeline::Http2,
     pub(crate) blocking: BlockingSpec,
     pub(crate) errors: Errors,
     /// The server's name, which the handler `plan` tells.
@@ -34,7 +37,6 @@ pub(crate) struct Setup {
     /// Servers of the plan before it, so that its number differs.
     pub(crate) servers_before: usize,
     pub(crate) states: States,
-    pub(crate) protocols: Protocols,
     /// How every listener protects its connections.
     pub(crate) tls: Option<TlsSpec>,
     pub(crate) certificates: Option<Arc<dyn Certificates>>,
@@ -57,12 +59,13 @@ impl Setup {
             listen: vec![loopback()],
             timeouts: Timeouts::default(),
             head: HeadLimits::default(),
+            protocols: Protocols::default(),
+            http2: causeway_pipeline::Http2::default(),
             blocking: BlockingSpec::default(),
             errors: Errors::Default,
             name: "test",
             servers_before: 0,
             states: States::None,
-            protocols: Protocols::default(),
             tls: None,
             certificates: None,
         };
@@ -95,6 +98,7 @@ impl Setup {
             head: self.head,
             protocols: self.protocols,
             tls: self.tls.clone(),
+            http2: self.http2,
             ..ListenerSpec::new(*address, server)
         };
         (self.listen.iter().map(listener).collect(), Arc::new(build.finish()))
@@ -179,6 +183,11 @@ impl Server {
     #[track_caller]
     pub(crate) fn client(&self) -> Client {
         Client::connect(self.address())
+    }
+
+    #[track_caller]
+    pub(crate) fn http2(&self) -> Http2 {
+        Http2::connect(self.address())
     }
 
     /// Waits until so many connections are open.
