@@ -13,8 +13,9 @@ use causeway_pipeline::{
 };
 use rustls::{ClientConfig, HandshakeKind};
 
+use support::http2::Body;
 use support::tls::{Authority, Store, TlsClient, VERSIONS, connect, over};
-use support::{Client, Close, PATIENCE, Server, Setup, octet_at, octets};
+use support::{Client, Close, Http2, PATIENCE, Server, Setup, octet_at, octets};
 
 /// Small enough that no test is long, and more than one tick of the deadlines' wheel.
 const SHORT: Duration = Duration::from_millis(300);
@@ -238,6 +239,28 @@ fn alpn() {
             }
             Err(alert) => assert_eq!(refused(client), alert, "{why}"),
         }
+    }
+}
+
+/// RFC 9113 §3.2: `h2` by ALPN is HTTP/2 from the first octet.
+#[test]
+fn http_2_by_alpn() {
+    let bench = Bench::new(|_| ());
+    for version in VERSIONS {
+        let mut config = bench.authority.client(&[version]);
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let config = Arc::new(config);
+        let address = bench.server.address();
+        let mut client = Http2::over(&h2::client::Builder::new(), async {
+            let tcp = tokio::net::TcpStream::connect(address).await.unwrap();
+            let connector = tokio_rustls::TlsConnector::from(config);
+            connector.connect("test".try_into().unwrap(), tcp).await.unwrap()
+        });
+        assert!(client.get("/tls").text().ends_with(" h2 Some(\"test\") false None"));
+        let len = 3_000_000;
+        assert_eq!(client.get(&format!("/octets/{len}")).body, octets(len));
+        let body = Body::sized(octets(len));
+        assert_eq!(client.exchange("POST", "/echo", Some(&body)).body, octets(len));
     }
 }
 

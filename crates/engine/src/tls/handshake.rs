@@ -246,7 +246,7 @@ impl Handshake {
         let mut left = LINGER_OCTETS_MAX;
         let told = async {
             self.send(octets).await?;
-            self.wait(|tcp, task| Transport::poll_shutdown(tcp, task)).await?;
+            self.wait(Transport::poll_shutdown).await?;
             let mut room = self.core.blocks.take();
             while left > 0 {
                 let read = self.wait(|tcp, task| Transport::poll_read(tcp, task, room.as_mut_slice())).await?;

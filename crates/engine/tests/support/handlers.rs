@@ -143,7 +143,7 @@ const ACTS: &[(&str, Enter)] = &[
         let arrival = cx.arrival();
         let facts = arrival.tls.as_deref().map(|facts| {
             let TlsFacts { version, cipher_suite, protocol, server_name, resumed, client_certificate } = facts;
-            let certificate = client_certificate.as_ref().map(|octets| octets.len());
+            let certificate = client_certificate.as_ref().map(|certificate| certificate.der().len());
             format!("{version} {cipher_suite} {protocol} {server_name:?} {resumed} {certificate:?}")
         });
         let facts = format!("{} {}", arrival.scheme.as_str(), facts.as_deref().unwrap_or("in the clear"));
