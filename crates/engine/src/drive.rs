@@ -25,7 +25,7 @@ use std::task::{Context as Task, Poll};
 use std::time::Instant;
 
 use causeway_message::WriteList;
-use causeway_pipeline::{Arrival, BodyFault, Ending, Frame, TlsFacts};
+use causeway_pipeline::{Arrival, BodyFault, Ending, Frame, Scheme, TlsFacts};
 use causeway_progress::{Stamp, stage};
 
 use crate::clock;
@@ -294,8 +294,8 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         let at = clock::now();
         // Whatever head has begun behind this one, its time runs from here.
         self.since = at;
-        let arrival =
-            Arrival { peer, local, scheme: plan.scheme, server: plan.server, at, upgrade, tls: self.tls.clone() };
+        let scheme = if self.tls.is_some() { Scheme::Https } else { Scheme::Http };
+        let arrival = Arrival { peer, local, scheme, server: plan.server, at, upgrade, tls: self.tls.clone() };
         let cx = slot.spare.prepare(arrival, &plan.generation);
         let inbound = if body.is_empty() { Inbound::Over } else { Inbound::Open };
         if inbound == Inbound::Over {
