@@ -125,7 +125,7 @@ pub(crate) fn subroute(
                 routes.push(route);
             }
             Output::Routes(together) => routes.extend(together),
-            Output::ErrorRoutes(_) | Output::Bind { .. } | Output::Log(_) => {
+            Output::ErrorRoutes(_) | Output::Bind { .. } | Output::Log(_) | Output::Tls(_) | Output::Authority(_) => {
                 let rule = "{} directive returned something other than an HTTP route or subroute \
                             (only handler directives can be used in routes)";
                 let kind = ErrorKind::Word { rule, found: placed.directive };
