@@ -16,8 +16,12 @@ mod log;
 mod matchers;
 #[path = "caddyfile/options.rs"]
 mod options;
+#[path = "caddyfile/pki.rs"]
+mod pki;
 #[path = "caddyfile/sites.rs"]
 mod sites;
+#[path = "caddyfile/tls.rs"]
+mod tls;
 
 use causeway_config::caddyfile::{Adapted, Directives, Error, adapt};
 use serde_json::Value;

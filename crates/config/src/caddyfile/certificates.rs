@@ -182,9 +182,9 @@ impl<'a> Automation<'a> {
     /// A site's names that are not only for plain HTTP, sorted.
     fn secure_names(&self, share: &Share) -> Vec<String> {
         let http_port = self.options.http_port();
-        let secure = share.addresses(self.sites).filter(|address| {
-            address.scheme != "http" && address.port != http_port && !address.host.is_empty()
-        });
+        let secure = share
+            .addresses(self.sites)
+            .filter(|address| address.scheme != "http" && address.port != http_port && !address.host.is_empty());
         BTreeSet::from_iter(secure.map(|address| address.host.clone())).into_iter().collect()
     }
 

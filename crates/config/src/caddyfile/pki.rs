@@ -132,16 +132,8 @@ pub(crate) fn pki_app(pairings: &[Pairing], sites: &[Site], options: &Options) -
 
 /// `acme_server [<matcher>] { ca …; lifetime …; resolvers …; challenges …; allow { … }; deny { … }; … }`
 pub(crate) fn acme_server(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error> {
-    const OPTIONS: &[&str] = &[
-        "allow",
-        "allow_wildcard_names",
-        "ca",
-        "challenges",
-        "deny",
-        "lifetime",
-        "resolvers",
-        "sign_with_root",
-    ];
+    const OPTIONS: &[&str] =
+        &["allow", "allow_wildcard_names", "ca", "challenges", "deny", "lifetime", "resolvers", "sign_with_root"];
     let matcher = d.matcher()?;
     d.end()?;
     let mut handler = Map::from_iter([("handler".to_owned(), Value::from("acme_server"))]);

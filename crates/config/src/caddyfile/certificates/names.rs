@@ -82,3 +82,65 @@ pub(super) fn is_address(name: &str) -> bool {
 pub(super) fn is_tailscale(name: &str) -> bool {
     name.to_lowercase().ends_with(".ts.net")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // RFC 6125 §6.4.3, wider: a wildcard may stand for several labels, from the left on and one each.
+    #[test]
+    fn a_pattern_covers() {
+        for (pattern, name, want) in [
+            ("a.test", "A.test", true),
+            ("*.test", "a.test", true),
+            ("*.test", "b.a.test", false),
+            ("*.*.test", "b.a.test", true),
+            ("*.a.*", "b.a.test", false),
+            ("b.*.test", "b.a.test", false),
+            ("*", "localhost", true),
+            ("*", "a.test", false),
+            ("*.test", ".test", false),
+            ("::1", "[::1]", true),
+            ("*.test", "*.test", true),
+        ] {
+            assert_eq!(covers(pattern, name), want, "{pattern} {name}");
+        }
+    }
+
+    // Automatic HTTPS: hostname requirements of Caddy's documentation.
+    #[test]
+    fn who_certifies() {
+        for (name, certifiable, internal, public) in [
+            ("a.test", true, false, true),
+            ("*.a.test", true, false, true),
+            ("*.test", true, false, false),
+            ("*.*.a.test", true, false, false),
+            ("*", true, false, false),
+            ("a.*.test", false, false, false),
+            (".a.test", false, false, false),
+            ("a.test.", false, false, false),
+            ("a b", false, false, false),
+            ("", false, false, false),
+            ("LOCALHOST", true, true, false),
+            ("a.localhost", true, true, false),
+            ("a.home.arpa", true, true, false),
+            ("a.internal.test", true, false, true),
+            ("10.1.2.3", true, true, false),
+            ("172.32.0.1", true, false, true),
+            ("0.0.1.1", true, true, false),
+            ("0.1.1.1", true, false, true),
+            ("192.0.2.1", true, false, true),
+            ("::ffff:10.1.2.3", true, true, false),
+            ("1ff::1", true, true, false),
+            ("200::1", true, false, true),
+            ("febf::1", true, true, false),
+            ("2001:db8::1", true, false, true),
+        ] {
+            assert_eq!(
+                (qualifies(name), is_internal(name), is_public(name)),
+                (certifiable, internal, public),
+                "{name}"
+            );
+        }
+    }
+}

@@ -90,8 +90,7 @@ impl Policy {
     /// Whether it says nothing but names and these managers.
     fn says_only(&self, managers: &[Value]) -> bool {
         self.managers == managers
-            && *self
-                == Self { subjects: self.subjects.clone(), managers: self.managers.clone(), ..Self::default() }
+            && *self == Self { subjects: self.subjects.clone(), managers: self.managers.clone(), ..Self::default() }
     }
 
     pub(super) fn json(&self) -> Value {
@@ -203,7 +202,7 @@ fn shadowed(index: usize, policies: &[Policy], order: &[usize]) -> Option<usize>
 /// Whether a policy in between is for a name of the later one, which would then be found at another place.
 fn crosses(index: usize, later: usize, policies: &[Policy], order: &[usize]) -> bool {
     let between = order[index + 1..later].iter().flat_map(|&between| &policies[between].subjects);
-    between.into_iter().any(|name| {
-        policies[order[later]].subjects.iter().any(|other| covers(other, name) || covers(name, other))
-    })
+    between
+        .into_iter()
+        .any(|name| policies[order[later]].subjects.iter().any(|other| covers(other, name) || covers(name, other)))
 }

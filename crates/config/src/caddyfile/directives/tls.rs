@@ -163,7 +163,10 @@ fn subdirective(tls: &mut Tls, shortcuts: &mut Shortcuts, line: &mut Dispenser<'
             return Ok(());
         }
         "dns" => return Err(provider(line)?),
-        name @ ("dns_challenge_override_domain" | "dns_ttl" | "propagation_delay" | "propagation_timeout"
+        name @ ("dns_challenge_override_domain"
+        | "dns_ttl"
+        | "propagation_delay"
+        | "propagation_timeout"
         | "resolvers") => {
             dns_option(shortcuts.acme().child("challenges").child("dns"), line)?;
             let name = SUBDIRECTIVES.iter().find(|known| **known == name);

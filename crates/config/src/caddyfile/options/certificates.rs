@@ -144,7 +144,8 @@ fn words(d: &mut Dispenser<'_>) -> Result<Vec<String>, Error> {
 /// Which part of a certificate's life is left when it is renewed.
 pub(crate) fn renewal_window_ratio(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let number = ratio(&d.require()?.text);
-    let number = number.ok_or_else(|| d.word("parsing renewal_window_ratio: '{}' is no number; expected one such as 0.3"))?;
+    let number =
+        number.ok_or_else(|| d.word("parsing renewal_window_ratio: '{}' is no number; expected one such as 0.3"))?;
     let inside = number > 0.0 && number < 1.0;
     let rule = "renewal_window_ratio must be between 0 and 1 (exclusive); expected one such as 0.3 instead of '{}'";
     if inside { Ok(number.into()) } else { Err(d.word(rule)) }

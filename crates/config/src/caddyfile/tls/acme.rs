@@ -245,11 +245,11 @@ impl Issuer {
 fn merged(base: &Map<String, Value>, own: &Map<String, Value>) -> Map<String, Value> {
     let mut merged = base.clone();
     for (key, value) in own {
+        if let ("trusted_roots_pem_files", Value::Array(more)) = (&**key, value) {
+            more.iter().for_each(|root| push_once(&mut merged, key, root));
+            continue;
+        }
         match (&**key, merged.get_mut(key), value) {
-            ("trusted_roots_pem_files", Some(Value::Array(roots)), Value::Array(more)) => {
-                let new = Vec::from_iter(more.iter().filter(|root| !roots.contains(root)).cloned());
-                roots.extend(new);
-            }
             ("challenges" | "http" | "tls-alpn" | "dns", Some(Value::Object(known)), Value::Object(more)) => {
                 *known = self::merged(known, more);
             }
@@ -257,6 +257,13 @@ fn merged(base: &Map<String, Value>, own: &Map<String, Value>) -> Map<String, Va
         }
     }
     merged
+}
+
+fn push_once(members: &mut Map<String, Value>, key: &str, value: &Value) {
+    let known = members.get(key).and_then(Value::as_array);
+    if known.is_none_or(|known| !known.contains(value)) {
+        members.extend_list(key, vec![value.clone()]);
+    }
 }
 
 /// Adds what the global block says to what an ACME issuer says itself.
@@ -273,10 +280,7 @@ pub(crate) fn complete(acme: &mut Map<String, Value>, options: &Options) -> Resu
         }
     }
     if let Some(root) = &global.acme_ca_root {
-        let roots = acme.get("trusted_roots_pem_files").and_then(Value::as_array);
-        if roots.is_none_or(|roots| roots.iter().all(|known| known.as_str() != Some(root))) {
-            acme.extend_list("trusted_roots_pem_files", vec![root.as_str().into()]);
-        }
+        push_once(acme, "trusted_roots_pem_files", &root.as_str().into());
     }
     if let Some(at) = &global.acme_dns {
         let rule = "acme_dns specified without DNS provider config, but no provider specified with 'dns' global option";

@@ -33,12 +33,7 @@ pub(crate) struct ConnectionPolicies<'a> {
 
 impl<'a> ConnectionPolicies<'a> {
     /// Takes in what a site says; `hosts` are its names, sorted, and none where it is for every host.
-    pub(crate) fn site(
-        &mut self,
-        mut hosts: Vec<String>,
-        directives: &[(&Tls, &'a Position)],
-        options: &Options,
-    ) {
+    pub(crate) fn site(&mut self, mut hosts: Vec<String>, directives: &[(&Tls, &'a Position)], options: &Options) {
         let (default, fallback) = (&options.default_sni, &options.fallback_sni);
         if directives.is_empty() {
             hosts.retain(|host| !host.contains('*'));

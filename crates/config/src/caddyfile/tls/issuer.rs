@@ -51,7 +51,7 @@ impl Issuer {
     /// The authority of this server's own that signs for it, if that is what it is.
     pub(crate) fn authority(&self) -> Option<&str> {
         let named = self.members.text_of("ca");
-        (self.module == "internal").then(|| if named.is_empty() { "local" } else { named })
+        (self.module == "internal").then_some(if named.is_empty() { "local" } else { named })
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -86,15 +86,8 @@ fn internal(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
 
 /// `zerossl <API key> { validity_days …; alt_http_port …; dns …; propagation_delay …; … }`
 fn zerossl(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
-    const PROPERTIES: &[&str] = &[
-        "alt_http_port",
-        "dns",
-        "dns_ttl",
-        "propagation_delay",
-        "propagation_timeout",
-        "resolvers",
-        "validity_days",
-    ];
+    const PROPERTIES: &[&str] =
+        &["alt_http_port", "dns", "dns_ttl", "propagation_delay", "propagation_timeout", "resolvers", "validity_days"];
     let mut members = Map::new();
     members.text("api_key", &d.only()?.text);
     for mut line in d.lines() {

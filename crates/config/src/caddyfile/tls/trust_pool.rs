@@ -4,13 +4,12 @@ use serde_json::{Map, Value};
 
 use super::super::directives::texts;
 use super::super::dispenser::Dispenser;
-use super::super::error::{Error, ErrorKind};
+use super::super::error::Error;
 use super::super::members::Members;
 use super::super::options::storage_module;
 use crate::duration::nanoseconds;
 
-const MODULES: &[&str] =
-    &["combined", "file", "http", "inline", "pki_intermediate", "pki_root", "storage", "system"];
+const MODULES: &[&str] = &["combined", "file", "http", "inline", "pki_intermediate", "pki_root", "storage", "system"];
 
 const UNKNOWN: &str = "unrecognized directive: {}";
 
@@ -58,7 +57,7 @@ pub(crate) fn trust_pool(d: &mut Dispenser<'_>) -> Result<Value, Error> {
 }
 
 fn require(d: &Dispenser<'_>, pool: &Map<String, Value>, key: &str, rule: &'static str) -> Result<(), Error> {
-    if pool.contains_key(key) { Ok(()) } else { Err(d.error(ErrorKind::Word { rule, found: "".into() })) }
+    if pool.contains_key(key) { Ok(()) } else { Err(d.word(rule)) }
 }
 
 /// Names behind the module and behind `option` in its block.
