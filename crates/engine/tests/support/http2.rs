@@ -71,7 +71,7 @@ impl Http2 {
 
     /// Lets the connection go on until nothing more comes for the moment.
     pub(crate) fn settle(&self) {
-        self.runtime.block_on(tokio::time::sleep(Duration::from_millis(20)));
+        self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(20)).await });
     }
 
     /// Sends a head, and leaves the content open unless it says that there is none.
