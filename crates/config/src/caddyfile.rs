@@ -10,7 +10,7 @@
 //! - `tls`: what sites and the global block say of handshakes and issuers; `members`: what JSON objects leave out;
 //! - `format`: what a file should look like; `place`: where a word stands; nothing above needs them;
 //! - `address`, `options`, `route`, `servers`: sites and global options to servers, listeners, routes;
-//! - `certificates`, `pki`: the same to the TLS and PKI apps.
+//! - `certificates`, `pki`: the same to the TLS and PKI apps; `sort`: how routes and policies are put in order.
 //!
 //! The JSON equals what Caddy 2.11 emits for the same file, the order of object members aside. A directive or option that
 //! Caddy has and this version has not is refused by name ([`ErrorKind::NotBuilt`]), never skipped.
@@ -38,6 +38,7 @@ mod registry;
 mod route;
 mod segment;
 mod servers;
+mod sort;
 mod tls;
 mod token;
 

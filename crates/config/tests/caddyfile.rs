@@ -22,6 +22,8 @@ mod pki;
 mod sites;
 #[path = "caddyfile/tls.rs"]
 mod tls;
+#[path = "caddyfile/tls_mistakes.rs"]
+mod tls_mistakes;
 
 use causeway_config::caddyfile::{Adapted, Directives, Error, adapt};
 use serde_json::Value;

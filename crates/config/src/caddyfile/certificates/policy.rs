@@ -117,7 +117,7 @@ impl Policy {
 /// The order of the policies, most specific first; those that say nothing, or nothing new, are left out, and equal ones are
 /// joined. One that stands there more than once grows everywhere.
 pub(super) fn consolidate(policies: &mut [Policy], mut order: Vec<usize>) -> Vec<usize> {
-    super::super::route::insertion_sort(&mut order, |&a, &b| {
+    super::super::sort::sort(&mut order, |&a, &b| {
         let (a, b) = (&policies[a], &policies[b]);
         a.within(b) || (!b.within(a) && a.subjects.len() > b.subjects.len())
     });
