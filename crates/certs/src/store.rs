@@ -51,11 +51,6 @@ impl Store {
         });
         found.cloned()
     }
-
-    /// Whether a certificate is for this very name.
-    pub fn names(&self) -> Vec<String> {
-        self.index.load().by_name.keys().cloned().collect()
-    }
 }
 
 impl Index {

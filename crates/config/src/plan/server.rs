@@ -188,6 +188,12 @@ impl Server {
         self.logs.is_some()
     }
 
+    /// Whether some of its hosts ask clients for certificates: then a request must be for the host that its connection was opened
+    /// for, unless the server was told otherwise.
+    fn asks_clients(&self) -> bool {
+        self.tls_connection_policies.iter().flatten().any(WrittenPolicy::asks_clients)
+    }
+
     /// Whether HTTP/3 was asked for by its name.
     pub(super) fn names_http3(&self) -> bool {
         self.protocols.iter().any(|protocol| protocol == "h3")
@@ -312,6 +318,7 @@ impl Prepared<'_> {
             access_log: server.logs.is_some(),
             trust: self.trust.clone(),
             confusable: self.confusable.clone(),
+            strict_sni_host: server.strict_sni_host.unwrap_or_else(|| server.asks_clients()),
             ..ServerSpec::new(self.name, routes.as_ref().unwrap_or_else(|| self.routes()))
         };
         let place = format!("apps.http.servers.{}", self.name);
