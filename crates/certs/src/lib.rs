@@ -26,3 +26,6 @@ pub use keeper::{Keeper, KeyKind, Managed, Wanted};
 pub use load::{Source, load};
 pub use storage::FileStorage;
 pub use store::Store;
+
+#[cfg(test)]
+mod tests;

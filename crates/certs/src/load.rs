@@ -103,3 +103,6 @@ fn bundle(path: &Path) -> Result<Certificate, Error> {
 fn read(path: &Path) -> Result<Vec<u8>, Error> {
     fs::read(path).map_err(|error| Error::Read(path.to_owned(), error))
 }
+
+#[cfg(test)]
+mod tests;
