@@ -152,6 +152,7 @@ impl Server {
             workers,
             listeners: loaded.listeners,
             plan: Arc::new(loaded.plan),
+            certificates: Some(custody.finder()),
             blocking: BlockingSpec::default(),
             access,
         });
@@ -312,7 +313,7 @@ impl Server {
         let secure = secure(&loaded);
         let before = self.admin_address();
         let change = self.prepare_admin(&loaded).await?;
-        if let Err(error) = self.engine.reload(loaded.listeners, Arc::new(loaded.plan)).await {
+        if let Err(error) = self.engine.reload(loaded.listeners, Arc::new(loaded.plan), Some(custody.finder())).await {
             if let (AdminChange::Widened(_), Some(admin)) = (change, &mut self.admin) {
                 admin.settle(admin.rules().clone()).await;
             }

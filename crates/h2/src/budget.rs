@@ -1,4 +1,8 @@
-//! What a peer may do that costs us and gives it nothing.
+//! What a peer may do that costs us more than it.
+
+use std::time::Instant;
+
+use crate::fault::Fault;
 
 /// Bounds on what is cheap to send and dear to handle. Beyond each the connection ends with ENHANCE_YOUR_CALM (RFC 9113 §10.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,5 +53,143 @@ impl Default for Budgets {
             tiny_data_bytes: 64,
             early_priorities: 16,
         }
+    }
+}
+
+/// So much at once, and so much more a second. Time is only looked at when it runs out.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    left: u32,
+    // When it was filled last, in milliseconds of the connection's life.
+    filled: u32,
+}
+
+impl Bucket {
+    const fn new(burst: u32) -> Self {
+        Self { left: burst, filled: 0 }
+    }
+
+    #[inline]
+    fn take(&mut self, burst: u32, a_second: u32, clock: &Clock) -> Result<(), Fault> {
+        if self.left == 0 {
+            self.fill(burst, a_second, clock)?;
+        }
+        self.left -= 1;
+        Ok(())
+    }
+
+    #[cold]
+    fn fill(&mut self, burst: u32, a_second: u32, clock: &Clock) -> Result<(), Fault> {
+        let now = clock.milliseconds();
+        let elapsed = u64::from(now.saturating_sub(self.filled));
+        let more = (elapsed * u64::from(a_second) / 1000).min(u64::from(burst)) as u32;
+        if more == 0 {
+            return Err(Fault::CALM);
+        }
+        (self.left, self.filled) = (more, now);
+        Ok(())
+    }
+}
+
+/// The owner's time, and when it was first told.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    began: Option<Instant>,
+    now: Option<Instant>,
+}
+
+impl Clock {
+    fn milliseconds(&self) -> u32 {
+        let (Some(began), Some(now)) = (self.began, self.now) else { return 0 };
+        u32::try_from(now.saturating_duration_since(began).as_millis()).unwrap_or(u32::MAX)
+    }
+}
+
+/// What is left of a connection's [`Budgets`].
+#[derive(Debug)]
+pub(crate) struct Meter {
+    clock: Clock,
+    resets: Bucket,
+    control: Bucket,
+    empty_data: Bucket,
+    answers: u32,
+}
+
+/// What a head that the peer sends, and a DATA frame that it is sent, give back of the control budget.
+const CONTROL_FOR_HEAD: u32 = 16;
+const CONTROL_FOR_DATA: u32 = 4;
+
+impl Meter {
+    pub(crate) const fn new(budgets: &Budgets) -> Self {
+        Self {
+            clock: Clock { began: None, now: None },
+            resets: Bucket::new(budgets.resets),
+            control: Bucket::new(budgets.control),
+            empty_data: Bucket::new(budgets.empty_data),
+            answers: 0,
+        }
+    }
+
+    /// Octets come; `taken`: all that was answered before is out of our hands.
+    #[inline]
+    pub(crate) fn begin(&mut self, now: Instant, taken: bool) {
+        self.clock.began.get_or_insert(now);
+        self.clock.now = Some(now);
+        if taken {
+            self.answers = 0;
+        }
+    }
+
+    /// A stream was reset, by the peer or because of it.
+    #[cold]
+    pub(crate) fn reset(&mut self, budgets: &Budgets) -> Result<(), Fault> {
+        self.resets.take(budgets.resets, budgets.resets_a_second, &self.clock)
+    }
+
+    /// A frame that carries nothing.
+    pub(crate) fn control(&mut self, budgets: &Budgets) -> Result<(), Fault> {
+        self.control.take(budgets.control, budgets.control_a_second, &self.clock)
+    }
+
+    /// An answer to one of them.
+    pub(crate) fn answer(&mut self, budgets: &Budgets) -> Result<(), Fault> {
+        self.answers += 1;
+        if self.answers > budgets.answers { Err(Fault::CALM) } else { Ok(()) }
+    }
+
+    #[cold]
+    pub(crate) fn empty_data(&mut self, budgets: &Budgets) -> Result<(), Fault> {
+        self.empty_data.take(budgets.empty_data, budgets.empty_data_a_second, &self.clock)
+    }
+
+    #[inline]
+    pub(crate) fn head_came(&mut self, budgets: &Budgets) {
+        self.control.left = (self.control.left + CONTROL_FOR_HEAD).min(budgets.control);
+    }
+
+    #[inline]
+    pub(crate) fn data_went(&mut self, budgets: &Budgets) {
+        self.control.left = (self.control.left + CONTROL_FOR_DATA).min(budgets.control);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_bucket_runs_out_and_fills_with_time() {
+        let budgets = Budgets { resets: 3, resets_a_second: 2, ..Budgets::default() };
+        let (mut meter, start) = (Meter::new(&budgets), Instant::now());
+        let run = |meter: &mut Meter, milliseconds| {
+            meter.begin(start + Duration::from_millis(milliseconds), true);
+            (0..100).take_while(|_| meter.reset(&budgets).is_ok()).count()
+        };
+        assert_eq!(run(&mut meter, 0), 3);
+        assert_eq!(run(&mut meter, 499), 0);
+        assert_eq!(run(&mut meter, 500), 1);
+        assert_eq!(run(&mut meter, 1500), 2);
+        assert_eq!(run(&mut meter, 1_000_000), 3, "never more than at once");
     }
 }

@@ -8,7 +8,7 @@ pub enum ErrorCode {
     NoError = 0x0,
     /// A breach of the protocol that no other code names.
     Protocol = 0x1,
-    /// Our own failure.
+    /// Our own failure, or the peer's own.
     Internal = 0x2,
     /// More octets than a window had room for.
     FlowControl = 0x3,
@@ -34,6 +34,38 @@ pub enum ErrorCode {
     Http11Required = 0xd,
 }
 
+impl ErrorCode {
+    /// The code with this number; one that is not known means INTERNAL_ERROR (RFC 9113 §7).
+    #[must_use]
+    pub const fn of(number: u32) -> Self {
+        match number {
+            0x0 => Self::NoError,
+            0x1 => Self::Protocol,
+            0x3 => Self::FlowControl,
+            0x4 => Self::SettingsTimeout,
+            0x5 => Self::StreamClosed,
+            0x6 => Self::FrameSize,
+            0x7 => Self::RefusedStream,
+            0x8 => Self::Cancel,
+            0x9 => Self::Compression,
+            0xa => Self::Connect,
+            0xb => Self::EnhanceYourCalm,
+            0xc => Self::InadequateSecurity,
+            0xd => Self::Http11Required,
+            _ => Self::Internal,
+        }
+    }
+}
+
 /// A breach that ends the connection, with the code that its GOAWAY carries (RFC 9113 §5.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault(pub ErrorCode);
+
+impl Fault {
+    pub(crate) const PROTOCOL: Self = Self(ErrorCode::Protocol);
+    pub(crate) const FRAME_SIZE: Self = Self(ErrorCode::FrameSize);
+    pub(crate) const FLOW_CONTROL: Self = Self(ErrorCode::FlowControl);
+    pub(crate) const STREAM_CLOSED: Self = Self(ErrorCode::StreamClosed);
+    pub(crate) const COMPRESSION: Self = Self(ErrorCode::Compression);
+    pub(crate) const CALM: Self = Self(ErrorCode::EnhanceYourCalm);
+}

@@ -9,10 +9,18 @@
 //! This room never sees a socket, a clock, a task or a lock; time enters as an argument.
 
 mod budget;
+mod connection;
+mod encode;
 mod event;
 mod fault;
+mod frame;
+mod head;
+pub mod hpack;
+mod priority;
 mod server;
 mod settings;
+mod stream;
+mod window;
 
 pub use budget::Budgets;
 pub use event::{Event, Handled};

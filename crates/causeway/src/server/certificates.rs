@@ -7,11 +7,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use causeway_certs::{Authority, AuthoritySpec, Certificate, FileStorage, Keeper, Managed, PairFiles, Source, Wanted};
+use causeway_certs::{
+    Authority, AuthoritySpec, Certificate, FileStorage, Keeper, Managed, PairFiles, Source, Store, Wanted,
+};
 use causeway_config::plan::{
     CertificateAuthority, CertificateFault, CertificateFiles, CertificateSource, Certificates, KeyKind, ManagedName,
     Storage,
 };
+use causeway_engine::certificate::CertifiedKey;
 use tokio::task::AbortHandle;
 
 use super::fault::LoadFault;
@@ -75,9 +78,9 @@ impl Custody {
         Ok(Self { keeper, storage, renewal })
     }
 
-    /// What handshakes ask.
-    pub(super) fn store(&self) -> Arc<causeway_certs::Store> {
-        Arc::clone(self.keeper.store())
+    /// What handshakes ask; a renewal shows there by itself.
+    pub(super) fn finder(&self) -> Arc<dyn causeway_engine::Certificates> {
+        Arc::new(Finder(Arc::clone(self.keeper.store())))
     }
 
     /// Each authority and the file of its root.
@@ -101,6 +104,15 @@ impl Custody {
             }
         };
         tokio::task::spawn_blocking(look).await.unwrap_or(Ok(None))
+    }
+}
+
+#[derive(Debug)]
+struct Finder(Arc<Store>);
+
+impl causeway_engine::Certificates for Finder {
+    fn find(&self, server_name: Option<&str>, tags: &[String]) -> Option<Arc<CertifiedKey>> {
+        self.0.find(server_name, tags).map(|found| Arc::clone(found.signed()))
     }
 }
 

@@ -192,7 +192,7 @@ impl Machine for Protocol {
             && http1.may_upgrade
             && body.is_empty()
             && let Some(settings) = http1.settings_of_upgrade(head)
-            && let Ok(server) = h2::Server::upgraded(Rc::clone(&http1.offer.http2), &settings)
+            && let Ok(server) = h2::Server::upgraded(Rc::clone(&http1.offer.http2), &settings, head)
         {
             let draining = http1.draining;
             out.put(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n");
