@@ -18,7 +18,12 @@ pub const RECIPES: &[Recipe] = &[
     Recipe {
         obtain: |shop| peers::ours(shop, "h2_limit", "of this commit"),
         launch: |_, tool, want| Ok(program(tool, want, &[])),
-        ..recipe(LIMIT, "bare epoll loop of ours: walks frames, canned answers, no fields read")
+        ..recipe(LIMIT, "bare epoll loop of ours: walks frames, reads no fields, canned answers")
+    },
+    Recipe {
+        obtain: |shop| peers::ours(shop, "h2_limit", "of this commit"),
+        launch: |_, tool, want| Ok(program(tool, want, &["indexed"])),
+        ..recipe("indexed", "the same, the answer's fields by their places in the peer's table")
     },
     Recipe {
         obtain: |shop| Ok(Tool { program: shop.causeway()?, version: "of this commit".to_owned() }),
@@ -253,8 +258,9 @@ fn launch_nginx(shop: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
 
 fn launch_haproxy(shop: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
     let (folder, path) = served(shop, want.body)?;
+    // no strict-limits: it wants two descriptors for each connection, one of them for a backend that there is none of.
     let mut text = format!(
-        "global\n\tnbthread {}\n\tmaxconn 20000\n\ttune.bufsize 65536\n\
+        "global\n\tnbthread {}\n\tmaxconn 20000\n\tno strict-limits\n\ttune.bufsize 65536\n\
          defaults\n\tmode http\n\ttimeout client 1h\n\ttimeout server 1h\n\ttimeout connect 5s\n\
          frontend bench\n\tbind 127.0.0.1:{} proto h2\n\thttp-request return status 200 content-type text/plain file {}{path}",
         want.workers,

@@ -72,6 +72,15 @@ fn put_frame_head(out: &mut Vec<u8>, length: usize, kind: u8, flags: u8, stream:
     out.extend_from_slice(&stream.to_be_bytes());
 }
 
+/// How the answer's fields are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Coding {
+    /// Each answer has them all as text.
+    Literal,
+    /// A connection's first answer puts them into the peer's table, the later ones only name them.
+    Indexed,
+}
+
 /// The one answer there is: a head of twelve fields and a body.
 pub struct Answers<'b> {
     body: &'b [u8],
@@ -89,11 +98,17 @@ pub struct Answers<'b> {
 const COPIED_BYTES_MAX: usize = 1 << 10;
 
 impl<'b> Answers<'b> {
-    pub fn new(body: &'b [u8]) -> Self {
-        let fields = fields(body.len());
-        // :status 200, then what the first answer put into the table: the newest entry is 62 (RFC 7541 §2.3.3).
-        let mut block = vec![0x88];
-        block.extend((0..fields.len()).map(|place| 0x80 | u8::try_from(62 + place).expect("a small table")));
+    pub fn new(body: &'b [u8], coding: Coding) -> Self {
+        let block = match coding {
+            // Literals without indexing (RFC 7541 §6.2.2).
+            Coding::Literal => literals(0x00, body.len()),
+            // :status 200, then what the first answer put into the table: the newest entry is 62 (RFC 7541 §2.3.3).
+            Coding::Indexed => {
+                let places = 62..62 + fields(body.len()).len();
+                let indexed = places.map(|place| 0x80 | u8::try_from(place).expect("a small table"));
+                [0x88].into_iter().chain(indexed).collect()
+            }
+        };
         let (mut frames, mut numbers, mut cuts) = (Vec::new(), vec![5], Vec::new());
         put_frame_head(&mut frames, block.len(), HEADERS, END_HEADERS, 0);
         frames.extend_from_slice(&block);
@@ -111,17 +126,10 @@ impl<'b> Answers<'b> {
         self.frames.len() + self.body.len()
     }
 
-    /// A connection's first answer, whose fields go into the peer's table.
+    /// A connection's first answer where fields are indexed later.
     pub fn put_first(&self, out: &mut Vec<u8>, stream: u32) {
-        let mut block = vec![0x88];
-        for (name, value) in fields(self.body.len()) {
-            // A literal with incremental indexing and a new name (RFC 7541 §6.2.1).
-            block.push(0x40);
-            for text in [name, &value] {
-                block.push(u8::try_from(text.len()).ok().filter(|length| *length < 127).expect("short texts"));
-                block.extend_from_slice(text.as_bytes());
-            }
-        }
+        // With incremental indexing (RFC 7541 §6.2.1).
+        let block = literals(0x40, self.body.len());
         put_frame_head(out, block.len(), HEADERS, END_HEADERS, stream);
         out.extend_from_slice(&block);
         for (place, piece) in self.body.chunks(FRAME_BYTES_MAX).enumerate() {
@@ -186,6 +194,19 @@ impl<'b> Answers<'b> {
     }
 }
 
+/// :status 200 and the fields as literals with new names, each behind `first`.
+fn literals(first: u8, length: usize) -> Vec<u8> {
+    let mut block = vec![0x88];
+    for (name, value) in fields(length) {
+        block.push(first);
+        for text in [name, &value] {
+            block.push(u8::try_from(text.len()).ok().filter(|length| *length < 127).expect("short texts"));
+            block.extend_from_slice(text.as_bytes());
+        }
+    }
+    block
+}
+
 /// The twelve fields of the answer.
 fn fields(length: usize) -> Vec<(&'static str, String)> {
     let own = [
@@ -222,7 +243,7 @@ mod tests {
     fn answers_are_whole_frames_on_their_streams() {
         let page = answer::page();
         for (body, pieces) in [(answer::BODY, vec![13]), (&page, vec![16_384, 16_384, 16_384])] {
-            let mut answers = Answers::new(body.as_bytes());
+            let mut answers = Answers::new(body.as_bytes(), Coding::Indexed);
             let octets = written(&mut answers, SETTINGS_ACK, &[1, 0x0102_0305], 0);
             let mut want = vec![(4, 1, 0, 0)];
             for stream in [1, 0x0102_0305] {
@@ -237,6 +258,10 @@ mod tests {
             let mut first = Vec::new();
             answers.put_first(&mut first, 7);
             assert_eq!(frames(&first).len(), 1 + pieces.len());
+            // The same block but for what it asks of the table.
+            let literal = written(&mut Answers::new(body.as_bytes(), Coding::Literal), b"", &[7], 0);
+            assert_eq!((literal.len(), literal[10]), (first.len(), 0x00));
+            assert_eq!(first[10], 0x40);
         }
     }
 
@@ -244,7 +269,7 @@ mod tests {
     fn what_was_taken_is_not_written_again() {
         let page = answer::page();
         for body in [answer::BODY, &page] {
-            let mut answers = Answers::new(body.as_bytes());
+            let mut answers = Answers::new(body.as_bytes(), Coding::Literal);
             let whole = written(&mut answers, b"", &[1, 3], 0);
             for taken in [1, 9, 22, 31, answers.bytes() - 1] {
                 assert_eq!(written(&mut answers, b"", &[1, 3], taken), whole[taken..], "{taken}");

@@ -1,6 +1,6 @@
 //! The limit server of HTTP/2 in the clear: one thread, epoll, a read and a write. It walks frames, reads no field and knows a
 //! stream by its number only; each HEADERS frame is answered with a canned head and body, all that one read brought with one
-//! write. It honours no window, so a client has to open them wide. Usage: `h2_limit PORT [page]`.
+//! write. It honours no window, so a client has to open them wide. Usage: `h2_limit [indexed] PORT [page]`.
 
 mod canned;
 
@@ -9,7 +9,7 @@ use std::io::IoSlice;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use canned::{Answers, Frame, Kind, PREFACE};
+use canned::{Answers, Coding, Frame, Kind, PREFACE};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
@@ -33,7 +33,7 @@ struct Connection {
     taken: usize,
     /// Answers to control frames, which go first.
     control: Vec<u8>,
-    /// Whether the first answer is out: it puts its fields into the peer's table, the later ones only name them.
+    /// Whether the peer's table has the fields, or needs none of them.
     primed: bool,
     /// Whether the kernel says when there is room again.
     waits: bool,
@@ -46,10 +46,11 @@ enum State {
 }
 
 fn main() -> std::io::Result<()> {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).peekable();
+    let coding = arguments.next_if_eq("indexed").map_or(Coding::Literal, |_| Coding::Indexed);
     let port = arguments.next().and_then(|port| port.parse::<u16>().ok());
     let body = arguments.next().map_or(answer::BODY.to_owned(), |_| answer::page());
-    let Some(port) = port else { panic!("usage: h2_limit PORT [page]") };
+    let Some(port) = port else { panic!("usage: h2_limit [indexed] PORT [page]") };
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
     net::listen(&listener, 4096)?;
     listener.set_nonblocking(true)?;
@@ -57,7 +58,7 @@ fn main() -> std::io::Result<()> {
     let accept = token(listener.as_raw_fd());
     epoll::add(&poll, &listener, accept, EventFlags::IN)?;
 
-    let mut answers = Answers::new(body.as_bytes());
+    let mut answers = Answers::new(body.as_bytes(), coding);
     let mut connections: Vec<Option<Connection>> = Vec::new();
     let mut events = Vec::with_capacity(EVENTS_MAX);
     let mut octets = vec![0; READ_BYTES];
@@ -76,7 +77,7 @@ fn main() -> std::io::Result<()> {
                     if connections.len() <= index {
                         connections.resize_with(index + 1, || None);
                     }
-                    connections[index] = Some(Connection::new(socket));
+                    connections[index] = Some(Connection::new(socket, coding));
                 }
                 continue;
             }
@@ -99,7 +100,7 @@ fn main() -> std::io::Result<()> {
 }
 
 impl Connection {
-    fn new(socket: OwnedFd) -> Self {
+    fn new(socket: OwnedFd, coding: Coding) -> Self {
         Self {
             socket,
             partial: Vec::new(),
@@ -107,7 +108,7 @@ impl Connection {
             due: VecDeque::new(),
             taken: 0,
             control: Vec::new(),
-            primed: false,
+            primed: coding == Coding::Literal,
             waits: false,
         }
     }
