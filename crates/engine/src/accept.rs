@@ -16,6 +16,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::drive::Connection;
 use crate::listener::{Listener, ListenerKey};
+use crate::machine::Protocol;
 use crate::server::Command;
 use crate::worker::{Core, Load};
 
@@ -131,6 +132,13 @@ pub(crate) fn carry(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream,
         core.connection_ended();
         return;
     };
-    let machine = causeway_h1::Server::new(Rc::clone(&listener.plan().limits));
-    tokio::task::spawn_local(Connection::new(Rc::clone(core), Rc::clone(listener), stream, machine, peer, local));
+    let machine = Protocol::clear(&listener.plan().offer);
+    tokio::task::spawn_local(Connection::new(
+        Rc::clone(core),
+        Rc::clone(listener),
+        stream,
+        machine,
+        (peer, local),
+        None,
+    ));
 }

@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use causeway_pipeline::{Generation, ListenerSpec, Plan, Scheme, ServerId, Timeouts};
+use causeway_pipeline::{Generation, ListenerSpec, Plan, Protocols, Scheme, ServerId, Timeouts};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
@@ -35,28 +35,55 @@ pub(crate) struct ListenerPlan {
     pub(crate) scheme: Scheme,
     pub(crate) timeouts: Timeouts,
     pub(crate) discard_octets_max: u64,
-    pub(crate) limits: Rc<causeway_h1::Limits>,
+    pub(crate) offer: Rc<Offer>,
+}
+
+/// What a listener's connections may speak, and within which limits.
+pub(crate) struct Offer {
+    pub(crate) protocols: Protocols,
+    pub(crate) http1: Rc<causeway_h1::Limits>,
+    pub(crate) http2: Rc<causeway_h2::Settings>,
+}
+
+impl Offer {
+    fn new(spec: &ListenerSpec) -> Self {
+        let (head, http2) = (&spec.head, &spec.http2);
+        let (head_bytes_max, fields_max) = (clamp(head.head_bytes_max), clamp(head.fields_max));
+        let (target_bytes_max, trailers_bytes_max) = (clamp(head.target_bytes_max), clamp(head.trailers_bytes_max));
+        let limits = causeway_h1::Limits {
+            head_bytes_max,
+            fields_max,
+            target_bytes_max,
+            chunk_extension_line_bytes_max: clamp(head.chunk_extension_line_bytes_max),
+            chunk_extension_bytes_max: clamp(head.chunk_extension_bytes_max),
+            trailers_bytes_max,
+            ..causeway_h1::Limits::default()
+        };
+        let settings = causeway_h2::Settings {
+            streams_max: http2.streams_max,
+            stream_window: http2.stream_window_bytes,
+            connection_window: http2.connection_window_bytes,
+            header_table_bytes: http2.header_table_bytes,
+            encoder_table_bytes: http2.encoder_table_bytes,
+            head_bytes_max,
+            fields_max,
+            target_bytes_max,
+            trailers_bytes_max,
+            ..causeway_h2::Settings::default()
+        };
+        Self { protocols: spec.protocols, http1: Rc::new(limits), http2: Rc::new(settings) }
+    }
 }
 
 impl ListenerPlan {
     pub(crate) fn new(spec: &ListenerSpec, generation: &Rc<Generation>) -> Self {
-        let head = &spec.head;
-        let limits = causeway_h1::Limits {
-            head_bytes_max: clamp(head.head_bytes_max),
-            fields_max: clamp(head.fields_max),
-            target_bytes_max: clamp(head.target_bytes_max),
-            chunk_extension_line_bytes_max: clamp(head.chunk_extension_line_bytes_max),
-            chunk_extension_bytes_max: clamp(head.chunk_extension_bytes_max),
-            trailers_bytes_max: clamp(head.trailers_bytes_max),
-            ..causeway_h1::Limits::default()
-        };
         Self {
             generation: Rc::clone(generation),
             server: spec.server,
             scheme: Scheme::Http,
             timeouts: spec.timeouts,
-            discard_octets_max: head.discard_bytes_max,
-            limits: Rc::new(limits),
+            discard_octets_max: spec.head.discard_bytes_max,
+            offer: Rc::new(Offer::new(spec)),
         }
     }
 }
@@ -129,7 +156,7 @@ impl Listener {
             scheme: plan.scheme,
             timeouts: plan.timeouts,
             discard_octets_max: plan.discard_octets_max,
-            limits: Rc::clone(&plan.limits),
+            offer: Rc::clone(&plan.offer),
         });
         last.renewals.set(self.renewals.get());
         last.ending.set(self.ending.get());

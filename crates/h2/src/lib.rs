@@ -1,3 +1,29 @@
 //! The RFC 9113 machine, without I/O: octets in, events and octets out.
 //!
+//! In reading order:
+//! - [`Settings`], [`Budgets`]: what the peer is told and held to
+//! - [`ErrorCode`], [`Fault`]: what a peer can do wrong, and what it is told
+//! - [`Event`], [`Handled`]: what the machine says
+//! - [`Server`]: one connection in the server's role
+//!
 //! This room never sees a socket, a clock, a task or a lock; time enters as an argument.
+
+mod budget;
+mod connection;
+mod encode;
+mod event;
+mod fault;
+mod frame;
+mod head;
+pub mod hpack;
+mod priority;
+mod server;
+mod settings;
+mod stream;
+mod window;
+
+pub use budget::Budgets;
+pub use event::{Event, Handled};
+pub use fault::{ErrorCode, Fault};
+pub use server::Server;
+pub use settings::Settings;

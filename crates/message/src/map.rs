@@ -274,16 +274,8 @@ impl FieldMap {
             NameRef::Known(_) => name,
         };
         match name {
-            NameRef::Known(known) => {
-                let value_at = self.push(value);
-                self.index_known(known, value_at, value.len() as u32);
-            }
-            NameRef::Other(spelled) => {
-                let name_len = u16::try_from(spelled.len()).expect("a field name of at most 65535 octets");
-                let name_at = self.push(spelled.as_bytes());
-                let value_at = self.push(value);
-                self.index_other(name_at, name_len, value_at, value.len() as u32);
-            }
+            NameRef::Known(known) => self.push_known(known, value),
+            NameRef::Other(spelled) => self.push_other(spelled, value),
         }
     }
 
@@ -442,6 +434,73 @@ impl FieldMap {
         assert!(self.entries.len() < usize::from(u16::MAX), "a field map of at most 65535 fields");
         self.entries.push(Entry { name_at, value_at, value_len, name_len, known: OTHER, slack: 0 });
         self.note_other();
+    }
+
+    /// Adds a field of a registered name. The caller has checked the value's octets.
+    ///
+    /// # Panics
+    /// When a 65 536th field is put in, or the arena would pass 4 GiB.
+    #[inline]
+    pub fn push_known(&mut self, name: KnownName, value: &[u8]) {
+        let value_at = self.push(value);
+        self.index_known(name, value_at, value.len() as u32);
+    }
+
+    /// Adds a field of another name. The caller has checked that the name is a token and not registered, and the value's octets.
+    ///
+    /// # Panics
+    /// As [`FieldMap::push_known`], and when the name is longer than 65 535 octets.
+    #[inline]
+    pub fn push_other(&mut self, name: &str, value: &[u8]) {
+        let name_len = u16::try_from(name.len()).expect("a field name of at most 65535 octets");
+        let name_at = self.push(name.as_bytes());
+        let value_at = self.push(value);
+        self.index_other(name_at, name_len, value_at, value.len() as u32);
+    }
+
+    /// Adds to the last field's value, behind `between`, if it is of this name; else adds a field. The caller has checked the
+    /// value's octets.
+    ///
+    /// # Panics
+    /// When a 65 536th field is put in, or the arena would pass 4 GiB.
+    #[inline]
+    pub fn join_known(&mut self, name: KnownName, between: &[u8], value: &[u8]) {
+        match self.entries.last_mut() {
+            Some(last)
+                if usize::from(last.known) == name.index()
+                    && (last.value_at + last.value_len) as usize == self.arena.len() =>
+            {
+                last.value_len += (between.len() + value.len()) as u32;
+                self.arena.extend_from_slice(between);
+                self.push(value);
+            }
+            _ => self.push_known(name, value),
+        }
+    }
+
+    /// Makes one field of all those of a name, their values in order with `between` among them. O(octets).
+    ///
+    /// # Panics
+    /// When the arena would pass 4 GiB.
+    #[cold]
+    pub fn join_repeated(&mut self, name: KnownName, between: &[u8]) {
+        let Some(first) = self.place_known(name) else { return };
+        let value_at = self.arena.len();
+        for at in first..self.entries.len() {
+            let entry = self.entries[at];
+            if usize::from(entry.known) == name.index() {
+                if at > first {
+                    self.arena.extend_from_slice(between);
+                }
+                let from = entry.value_at as usize;
+                self.arena.extend_from_within(from..from + entry.value_len as usize);
+            }
+        }
+        self.push(b"");
+        let value_len = (self.arena.len() - value_at) as u32;
+        let entry = &mut self.entries[first];
+        (entry.value_at, entry.value_len, entry.slack) = (value_at as u32, value_len, 0);
+        self.remove_from(first + 1, NameRef::Known(name));
     }
 
     /// Copies the octets that the recorded ranges speak of to the start of the arena; of them the first `held` belong to

@@ -43,6 +43,39 @@ impl WriteList {
         self.staged.extend_from_slice(octets);
     }
 
+    /// The place of what is put next, for [`WriteList::patch`] and [`WriteList::cut`]: good until octets are written.
+    #[inline]
+    #[must_use]
+    pub fn place(&self) -> usize {
+        self.staged.len()
+    }
+
+    /// Replaces octets that were put at a place: what stands before something is often only known behind it.
+    ///
+    /// # Panics
+    /// When fewer octets were put there.
+    #[inline]
+    pub fn patch(&mut self, place: usize, octets: &[u8]) {
+        self.staged[place..place + octets.len()].copy_from_slice(octets);
+    }
+
+    /// How many octets were put by copy since a place.
+    #[inline]
+    #[must_use]
+    pub fn since(&self, place: usize) -> usize {
+        self.staged.len() - place
+    }
+
+    /// Takes what was put since a place out again. Allocates.
+    ///
+    /// # Panics
+    /// When a chunk was put by reference since.
+    #[must_use]
+    pub fn cut(&mut self, place: usize) -> Vec<u8> {
+        assert!(self.chunks.back().is_none_or(|queued| queued.before <= place), "only copied octets are cut out");
+        self.staged.split_off(place)
+    }
+
     /// Adds a field line (RFC 9112 §5). The caller knows that the name is a token and the value may be sent.
     #[inline]
     pub fn put_field(&mut self, name: NameRef<'_>, value: &[u8]) {

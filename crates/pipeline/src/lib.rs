@@ -29,7 +29,7 @@ pub mod worker;
 
 pub use body::{Body, BodyFault, BodyStream, FileSlice, Frame, Part, RequestBody};
 pub use build::{Build, BuildError, Registry};
-pub use context::{Arrival, Client, Context, Scheme, Spare, TlsFacts};
+pub use context::{AlternativeName, Arrival, Client, ClientCertificate, Context, Scheme, Spare, TlsFacts};
 pub use handler::{Fault, Handler, Matched, Matcher, PathReach, Reach, Reason, Response, Step, Stop};
 pub use listen::{
     ClientAuthentication, ClientAuthenticationMode, HeadLimits, Http2, ListenAddress, ListenerSpec, Protocols,

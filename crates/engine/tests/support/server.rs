@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use causeway_engine::{BlockingSpec, Engine, EngineSpec, StartError};
 use causeway_pipeline::build::ServerSpec;
-use causeway_pipeline::{Build, HeadLimits, ListenAddress, ListenerSpec, Plan, Timeouts};
+use causeway_pipeline::{Build, HeadLimits, ListenAddress, ListenerSpec, Plan, Protocols, Timeouts};
 use serde_json::json;
 
 use super::client::Client;
 use super::handlers::{self, Given};
+use super::http2::Http2;
 use super::probe::Probe;
 
 /// Whether the server has error routes.
@@ -27,6 +28,8 @@ pub(crate) struct Setup {
     pub(crate) listen: Vec<ListenAddress>,
     pub(crate) timeouts: Timeouts,
     pub(crate) head: HeadLimits,
+    pub(crate) protocols: Protocols,
+    pub(crate) http2: causeway_pipeline::Http2,
     pub(crate) blocking: BlockingSpec,
     pub(crate) errors: Errors,
     /// The server's name, which the handler `plan` tells.
@@ -53,6 +56,8 @@ impl Setup {
             listen: vec![loopback()],
             timeouts: Timeouts::default(),
             head: HeadLimits::default(),
+            protocols: Protocols::default(),
+            http2: causeway_pipeline::Http2::default(),
             blocking: BlockingSpec::default(),
             errors: Errors::Default,
             name: "test",
@@ -86,6 +91,8 @@ impl Setup {
         let listener = |address: &ListenAddress| ListenerSpec {
             timeouts: self.timeouts,
             head: self.head,
+            protocols: self.protocols,
+            http2: self.http2,
             ..ListenerSpec::new(*address, server)
         };
         (self.listen.iter().map(listener).collect(), Arc::new(build.finish()))
@@ -168,6 +175,11 @@ impl Server {
     #[track_caller]
     pub(crate) fn client(&self) -> Client {
         Client::connect(self.address())
+    }
+
+    #[track_caller]
+    pub(crate) fn http2(&self) -> Http2 {
+        Http2::connect(self.address())
     }
 
     /// Waits until so many connections are open.

@@ -1,0 +1,140 @@
+//! Heads and trailers as frames (RFC 9113 §6.2, §8).
+
+use causeway_message::{FieldMap, KnownName, NameRef, ResponseHead, StatusCode, WriteList, names};
+
+use crate::frame::{self, HEADER_LEN, flag, kind};
+use crate::hpack::Encoder;
+
+/// How the head says how long the content is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// It says nothing.
+    Silent,
+    /// What the handler's own Content-Length says, if it set one: an answer to HEAD.
+    AsSet,
+    /// Content-Length.
+    Octets(u64),
+}
+
+/// Whether the frame is the stream's last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Stream,
+    Open,
+}
+
+/// A header block under way: the frame's first octets are patched when its length is known.
+pub(crate) struct HeadersFrame {
+    stream: u32,
+    place: usize,
+}
+
+impl HeadersFrame {
+    #[inline]
+    pub(crate) fn begin(stream: u32, out: &mut WriteList) -> Self {
+        let place = out.place();
+        out.put(&[0; HEADER_LEN]);
+        Self { stream, place }
+    }
+
+    #[inline]
+    pub(crate) fn end(self, end: End, frame_max: u32, out: &mut WriteList) {
+        let len = out.since(self.place) - HEADER_LEN;
+        let flags = if end == End::Stream { flag::END_STREAM } else { 0 };
+        if len > frame_max as usize {
+            return self.continue_with(flags, frame_max, out);
+        }
+        out.patch(self.place, &frame::header(len, kind::HEADERS, flags | flag::END_HEADERS, self.stream));
+    }
+
+    // RFC 9113 §6.10.
+    #[cold]
+    fn continue_with(self, flags: u8, frame_max: u32, out: &mut WriteList) {
+        let block = out.cut(self.place);
+        let mut fragments = block[HEADER_LEN..].chunks(frame_max as usize).peekable();
+        let (mut kind, mut flags) = (kind::HEADERS, flags);
+        while let Some(fragment) = fragments.next() {
+            if fragments.peek().is_none() {
+                flags |= flag::END_HEADERS;
+            }
+            out.put(&frame::header(fragment.len(), kind, flags, self.stream));
+            out.put(fragment);
+            (kind, flags) = (kind::CONTINUATION, 0);
+        }
+    }
+}
+
+/// A final response's fields.
+#[inline]
+pub(crate) fn response_head(
+    head: &ResponseHead,
+    status: StatusCode,
+    length: Length,
+    date: &[u8; 29],
+    encoder: &mut Encoder,
+    out: &mut WriteList,
+) {
+    encoder.status(status, out);
+    let mut dated = false;
+    for (name, value) in head.sendable() {
+        if let NameRef::Known(known) = name {
+            if is_ours(known) && !(known == names::CONTENT_LENGTH && length == Length::AsSet) {
+                continue;
+            }
+            dated |= known == names::DATE;
+        }
+        encoder.field(name, value, out);
+    }
+    if !dated {
+        encoder.field(names::DATE, date, out);
+    }
+    if let Length::Octets(octets) = length {
+        let mut digits = [0; 20];
+        encoder.field(names::CONTENT_LENGTH, decimal(octets, &mut digits), out);
+    }
+}
+
+/// A 1xx answer's fields (RFC 9110 §15.2).
+pub(crate) fn informational(status: StatusCode, fields: &FieldMap, encoder: &mut Encoder, out: &mut WriteList) {
+    encoder.status(status, out);
+    put_fields(fields, encoder, out);
+}
+
+/// Fields that no head of a connection's own stands before.
+pub(crate) fn put_fields(fields: &FieldMap, encoder: &mut Encoder, out: &mut WriteList) {
+    for (name, value) in fields.iter() {
+        if !matches!(name, NameRef::Known(known) if is_ours(known)) {
+            encoder.field(name, value, out);
+        }
+    }
+}
+
+// Fields of HTTP/1's connections (RFC 9113 §8.2.2), and the length that only the machine knows.
+#[inline]
+fn is_ours(name: KnownName) -> bool {
+    name == names::CONTENT_LENGTH || is_of_connection(name)
+}
+
+/// RFC 9113 §8.2.2: never sent.
+#[inline]
+pub(crate) fn is_of_connection(name: KnownName) -> bool {
+    name == names::CONNECTION
+        || name == names::TRANSFER_ENCODING
+        || name == names::KEEP_ALIVE
+        || name == names::PROXY_CONNECTION
+        || name == names::UPGRADE
+}
+
+/// A number's digits.
+#[inline]
+pub(crate) fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &digits[at..];
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! Heads and trailers from their fields (RFC 9113 §8).
+//!
+//! A block's fields come one by one and go straight into the spare head; what they mean together is asked behind the last one.
+//! The first thing that is wrong stands; everything behind it is dropped, but for the decoder, which has to see it.
+
+use causeway_message::{
+    BodyLength, FieldMap, Head, KnownName, Method, StatusCode, TargetForm, Version, is_host_port, names, octets,
+};
+
+use crate::hpack::{Field, Name, Sink};
+use crate::priority::Priority;
+use crate::settings::Settings;
+use crate::stream::Kind;
+
+/// Why a head is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Problem {
+    /// It breaks the protocol: the stream is reset (RFC 9113 §8.1.1).
+    Malformed,
+    /// It is answered, and not served.
+    Refused(StatusCode),
+}
+
+/// A whole request head, as far as the machine cares.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) body: BodyLength,
+    /// What Content-Length says.
+    pub(crate) declared: Option<u64>,
+    pub(crate) kind: Kind,
+    pub(crate) priority: Option<Priority>,
+}
+
+/// Names that the protocol has something to say about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Special {
+    Nothing,
+    Host,
+    Cookie,
+    /// RFC 9113 §8.2.2: fields of HTTP/1's connections.
+    OfConnection,
+    Te,
+    ContentLength,
+    Expect,
+    Priority,
+}
+
+static SPECIAL: [Special; KnownName::COUNT] = {
+    let mut table = [Special::Nothing; KnownName::COUNT];
+    table[names::HOST.index()] = Special::Host;
+    table[names::COOKIE.index()] = Special::Cookie;
+    table[names::CONNECTION.index()] = Special::OfConnection;
+    table[names::PROXY_CONNECTION.index()] = Special::OfConnection;
+    table[names::KEEP_ALIVE.index()] = Special::OfConnection;
+    table[names::TRANSFER_ENCODING.index()] = Special::OfConnection;
+    table[names::UPGRADE.index()] = Special::OfConnection;
+    table[names::TE.index()] = Special::Te;
+    table[names::CONTENT_LENGTH.index()] = Special::ContentLength;
+    table[names::EXPECT.index()] = Special::Expect;
+    table[names::PRIORITY.index()] = Special::Priority;
+    table
+};
+
+/// RFC 9112 §3 says of HTTP/1 what holds here: a method longer than any that is implemented is 501.
+const METHOD_BYTES_MAX: usize = 64;
+const TOO_LARGE: Problem = Problem::Refused(StatusCode::FIELDS_TOO_LARGE);
+
+/// Counts what a block holds against its limits.
+struct Room {
+    octets: u32,
+    fields: u16,
+}
+
+impl Room {
+    #[inline]
+    fn take(&mut self, field: &Field<'_>, fields: &FieldMap) -> Result<(), Problem> {
+        let left = self.octets.checked_sub(field.size).ok_or(TOO_LARGE)?;
+        if fields.len() >= usize::from(self.fields) {
+            return Err(TOO_LARGE);
+        }
+        self.octets = left;
+        Ok(())
+    }
+}
+
+/// Puts a field that is not a pseudo-field in its place; answers what the protocol has to say about it.
+#[inline]
+fn put(field: Field<'_>, fields: &mut FieldMap) -> Result<Special, Problem> {
+    if !field.value_is_valid {
+        return Err(Problem::Malformed);
+    }
+    match field.name {
+        Name::Known(name) => {
+            let special = SPECIAL[name.index()];
+            match special {
+                Special::Host | Special::OfConnection => {}
+                // RFC 9113 §8.2.3: pieces of a Cookie are one again before anybody else sees it.
+                Special::Cookie => fields.join_known(name, b"; ", field.value),
+                _ => fields.push_known(name, field.value),
+            }
+            Ok(special)
+        }
+        Name::Other(name) if name.len() <= usize::from(u16::MAX) => {
+            fields.push_other(name, field.value);
+            Ok(Special::Nothing)
+        }
+        Name::Other(_) => Err(TOO_LARGE),
+        _ => Err(Problem::Malformed),
+    }
+}
+
+mod seen {
+    pub(super) const METHOD: u8 = 1;
+    pub(super) const SCHEME: u8 = 2;
+    pub(super) const AUTHORITY: u8 = 4;
+    pub(super) const PATH: u8 = 8;
+    pub(super) const PROTOCOL: u8 = 16;
+    /// A field that is none of these.
+    pub(super) const FIELD: u8 = 32;
+    pub(super) const EXPECT: u8 = 64;
+    pub(super) const LENGTH: u8 = 128;
+}
+
+/// Takes a request's fields (RFC 9113 §8.3.1).
+pub(crate) struct RequestSink<'a> {
+    head: &'a mut Head,
+    room: Room,
+    target_max: usize,
+    extended_connect: bool,
+    seen: u8,
+    is_web: bool,
+    priority: Option<Priority>,
+    problem: Option<Problem>,
+}
+
+impl<'a> RequestSink<'a> {
+    #[inline]
+    pub(crate) fn new(head: &'a mut Head, settings: &Settings) -> Self {
+        head.clear();
+        Self {
+            head,
+            room: Room { octets: settings.head_bytes_max, fields: settings.fields_max },
+            target_max: settings.target_bytes_max as usize,
+            extended_connect: settings.extended_connect,
+            seen: 0,
+            is_web: false,
+            priority: None,
+            problem: None,
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, field: Field<'_>) -> Result<(), Problem> {
+        self.room.take(&field, self.head.fields())?;
+        match field.name {
+            Name::Known(_) | Name::Other(_) => {
+                self.seen |= seen::FIELD;
+                match put(field, self.head.fields_mut())? {
+                    Special::Nothing | Special::Cookie => Ok(()),
+                    special => self.take_special(special, field.value),
+                }
+            }
+            _ => self.take_pseudo(field),
+        }
+    }
+
+    fn take_special(&mut self, special: Special, value: &[u8]) -> Result<(), Problem> {
+        match special {
+            Special::Host => return self.take_host(value),
+            Special::OfConnection => return Err(Problem::Malformed),
+            // RFC 9113 §8.2.2.
+            Special::Te if !value.eq_ignore_ascii_case(b"trailers") => return Err(Problem::Malformed),
+            Special::ContentLength => self.seen |= seen::LENGTH,
+            Special::Expect => self.seen |= seen::EXPECT,
+            Special::Priority => self.priority = Some(Priority::parse(value)),
+            Special::Te | Special::Nothing | Special::Cookie => {}
+        }
+        Ok(())
+    }
+
+    // RFC 9113 §8.3.1: Host may stand beside `:authority`, and says the same then.
+    fn take_host(&mut self, value: &[u8]) -> Result<(), Problem> {
+        let fields = self.head.fields_mut();
+        match fields.get(names::HOST) {
+            Some(first) if self.seen & seen::AUTHORITY != 0 && first.eq_ignore_ascii_case(value) => Ok(()),
+            None if is_host_port(value) => {
+                fields.push_known(names::HOST, value);
+                Ok(())
+            }
+            _ => Err(Problem::Malformed),
+        }
+    }
+
+    #[inline]
+    fn take_pseudo(&mut self, field: Field<'_>) -> Result<(), Problem> {
+        let bit = match field.name {
+            Name::Method => seen::METHOD,
+            Name::Scheme => seen::SCHEME,
+            Name::Authority => seen::AUTHORITY,
+            Name::Path => seen::PATH,
+            Name::Protocol if self.extended_connect => seen::PROTOCOL,
+            _ => return Err(Problem::Malformed),
+        };
+        // RFC 9113 §8.3: each once, and before all others.
+        if self.seen & (bit | seen::FIELD) != 0 || !field.value_is_valid {
+            return Err(Problem::Malformed);
+        }
+        self.seen |= bit;
+        let value = field.value;
+        match bit {
+            seen::METHOD => {
+                if value.len() > METHOD_BYTES_MAX {
+                    return Err(Problem::Refused(StatusCode::NOT_IMPLEMENTED));
+                }
+                self.head.set_method(Method::parse(value).ok_or(Problem::Malformed)?);
+            }
+            seen::SCHEME => {
+                self.is_web = matches!(value, b"http" | b"https");
+                if !self.is_web && !is_scheme(value) {
+                    return Err(Problem::Malformed);
+                }
+            }
+            seen::AUTHORITY => {
+                // RFC 9113 §8.3.1, RFC 9110 §4.2: a host and perhaps a port, never userinfo.
+                if value.is_empty() || !is_host_port(value) {
+                    return Err(Problem::Malformed);
+                }
+                self.head.fields_mut().push_known(names::HOST, value);
+            }
+            seen::PATH => {
+                if value.len() > self.target_max {
+                    return Err(Problem::Refused(StatusCode::URI_TOO_LONG));
+                }
+                self.head.set_target(value).map_err(|_| Problem::Malformed)?;
+                if !matches!(self.head.target().form(), TargetForm::Origin | TargetForm::Asterisk) {
+                    return Err(Problem::Malformed);
+                }
+            }
+            // RFC 8441 §4: what HTTP/1 says by Upgrade.
+            _ => {
+                if !octets::is_token(value) {
+                    return Err(Problem::Malformed);
+                }
+                self.head.fields_mut().push_known(names::UPGRADE, value);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the whole block means.
+    #[inline]
+    pub(crate) fn finish(self, end_stream: bool) -> Result<Request, Problem> {
+        if let Some(problem) = self.problem {
+            return Err(problem);
+        }
+        let head = self.head;
+        head.set_version(Version::Http2);
+        let required = seen::METHOD | seen::SCHEME | seen::PATH;
+        let method = head.method();
+        let is_connect = method == Method::Connect;
+        if self.seen & (required | seen::PROTOCOL) != required || is_connect {
+            check_connect(self.seen, head)?;
+        } else {
+            // RFC 9113 §8.3.1: a web scheme needs an authority; only OPTIONS asks for everything.
+            let is_all = head.target().form() == TargetForm::Asterisk;
+            if is_all && method != Method::Options || self.is_web && !head.fields().contains(names::HOST) {
+                return Err(Problem::Malformed);
+            }
+        }
+        let mut kind = Kind { is_head: head.method() == Method::Head, is_connect, expects_continue: false };
+        let fields = head.fields_mut();
+        if fields.is_repeated(names::COOKIE) {
+            fields.join_repeated(names::COOKIE, b"; ");
+        }
+        let length = if self.seen & seen::LENGTH == 0 {
+            None
+        } else {
+            fields.content_length().map_err(|_| Problem::Malformed)?
+        };
+        let body = match (length, end_stream) {
+            (None | Some(0), true) => BodyLength::None,
+            // RFC 9113 §8.1.1: content was declared and none follows.
+            (Some(1..), true) => return Err(Problem::Malformed),
+            (Some(octets @ 1..), false) => BodyLength::Sized(octets),
+            // The stream is open, so an end follows even of no content.
+            (None | Some(0), false) => BodyLength::Unknown,
+        };
+        if self.seen & seen::EXPECT != 0 {
+            // RFC 9110 §10.1.1: there is one expectation.
+            if !fields.list(names::EXPECT).all(|element| element.eq_ignore_ascii_case(b"100-continue")) {
+                return Err(Problem::Refused(StatusCode::EXPECTATION_FAILED));
+            }
+            kind.expects_continue = !end_stream;
+        }
+        Ok(Request { body, declared: length, kind, priority: self.priority })
+    }
+}
+
+impl Sink for RequestSink<'_> {
+    #[inline]
+    fn field(&mut self, field: Field<'_>) {
+        if self.problem.is_none() {
+            if let Err(problem) = self.take(field) {
+                self.problem = Some(problem);
+            }
+        }
+    }
+}
+
+// RFC 9113 §8.5: CONNECT has a method and an authority with a port, and nothing else. RFC 8441 §4: with a protocol it has all
+// of them.
+#[cold]
+fn check_connect(seen: u8, head: &mut Head) -> Result<(), Problem> {
+    let all = seen::METHOD | seen::SCHEME | seen::AUTHORITY | seen::PATH | seen::PROTOCOL;
+    let plain = seen::METHOD | seen::AUTHORITY;
+    if head.method() != Method::Connect {
+        return Err(Problem::Malformed);
+    }
+    match seen & all {
+        seen if seen == all && head.target().form() == TargetForm::Origin => Ok(()),
+        seen if seen == plain => {
+            let authority = head.fields().get(names::HOST).unwrap_or_default().to_vec();
+            head.set_target(&authority).map_err(|_| Problem::Malformed)?;
+            let port = authority.rsplit(|&octet| octet == b':').next().and_then(octets::parse_number);
+            let is_whole = head.target().form() == TargetForm::Authority && port.is_some_and(|port| port != 0);
+            if is_whole { Ok(()) } else { Err(Problem::Malformed) }
+        }
+        _ => Err(Problem::Malformed),
+    }
+}
+
+// RFC 3986 §3.1.
+fn is_scheme(value: &[u8]) -> bool {
+    value.first().is_some_and(u8::is_ascii_alphabetic)
+        && value.iter().all(|octet| octet.is_ascii_alphanumeric() || b"+-.".contains(octet))
+}
+
+/// Takes a trailer section's fields (RFC 9113 §8.1).
+pub(crate) struct TrailerSink<'a> {
+    head: &'a mut Head,
+    room: Room,
+    problem: Option<Problem>,
+}
+
+impl<'a> TrailerSink<'a> {
+    pub(crate) fn new(head: &'a mut Head, settings: &Settings) -> Self {
+        head.clear();
+        let room = Room { octets: settings.trailers_bytes_max, fields: settings.fields_max };
+        Self { head, room, problem: None }
+    }
+
+    fn take(&mut self, field: Field<'_>) -> Result<(), Problem> {
+        self.room.take(&field, self.head.fields())?;
+        let value = field.value;
+        match put(field, self.head.fields_mut())? {
+            Special::OfConnection => Err(Problem::Malformed),
+            Special::Host => {
+                self.head.fields_mut().push_known(names::HOST, value);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn finish(self) -> Result<(), Problem> {
+        self.problem.map_or(Ok(()), Err)
+    }
+}
+
+impl Sink for TrailerSink<'_> {
+    fn field(&mut self, field: Field<'_>) {
+        if self.problem.is_none() {
+            self.problem = self.take(field).err();
+        }
+    }
+}
+
+/// Takes the fields of a block that nobody wants: the decoder has to see it all the same.
+pub(crate) struct NoSink;
+
+impl Sink for NoSink {
+    fn field(&mut self, _field: Field<'_>) {}
+}

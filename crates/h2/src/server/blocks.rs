@@ -1,0 +1,180 @@
+//! What a header block does: it opens a stream, ends one, or breaks a rule. Whatever it does, it is decoded, because the decoder's
+//! table depends on all of them (RFC 9113 §4.3).
+
+use causeway_message::{Head, StreamId, WriteList};
+
+use super::{Life, Server};
+use crate::connection::{Block, Step};
+use crate::event::Event;
+use crate::fault::{ErrorCode, Fault};
+use crate::head::{NoSink, Problem, Request, RequestSink, TrailerSink};
+use crate::hpack::Sink;
+use crate::priority::Priority;
+use crate::stream::{Kind, Remote};
+
+impl Server {
+    #[inline]
+    pub(super) fn handle_block(
+        &mut self,
+        block: &Block<'_>,
+        head: &mut Head,
+        out: &mut WriteList,
+    ) -> Result<Option<Event>, Fault> {
+        let id = block.stream;
+        if id <= self.connection.last || id & 1 == 0 {
+            return self.handle_later_block(block, head, out);
+        }
+        if let Some(refusal) = self.refusal(id) {
+            return self.refuse(block, refusal, out);
+        }
+        self.connection.note_opened(id);
+        let mut sink = RequestSink::new(head, &self.connection.settings);
+        decode(&mut self.connection.decoder, block, &mut sink)?;
+        let request = sink.finish(block.end_stream);
+        // RFC 9113 §5.3.1 of its predecessor: a stream that depends on itself.
+        if block.self_dependent {
+            return self.reset_unannounced(id, ErrorCode::Protocol, out);
+        }
+        match request {
+            Ok(request) => Ok(Some(self.begin(id, request, block.end_stream))),
+            Err(problem) => self.handle_problem(id, problem, block.end_stream, out),
+        }
+    }
+
+    #[inline]
+    fn begin(&mut self, id: u32, request: Request, end_stream: bool) -> Event {
+        let Request { body, declared, kind, priority } = request;
+        let priority = self.priority_of(id, priority);
+        let remote = if end_stream { Remote::Done } else { Remote::Open(declared) };
+        self.open(id, kind, remote, priority);
+        Event::Head { stream: StreamId(id), body, upgrade: kind.is_connect }
+    }
+
+    // What was said of a stream before it was opened stands (RFC 9218 §7.1).
+    #[inline]
+    fn priority_of(&mut self, id: u32, said: Option<Priority>) -> Priority {
+        if self.early.is_empty() {
+            said.unwrap_or_default()
+        } else {
+            self.early_priority(id).or(said).unwrap_or_default()
+        }
+    }
+
+    #[cold]
+    fn early_priority(&mut self, id: u32) -> Option<Priority> {
+        let found = self.early.iter().position(|(early, _)| *early == id).map(|at| self.early.swap_remove(at).1);
+        // Those that were passed over are closed.
+        self.early.retain(|(early, _)| *early > id);
+        if self.early.is_empty() {
+            self.early = Vec::new();
+        }
+        found
+    }
+
+    // Whether a new stream is not to be served, and if it is told why.
+    #[inline]
+    fn refusal(&self, id: u32) -> Option<Refusal> {
+        let streams = &self.connection.streams;
+        let streams_max = self.connection.settings.streams_max as usize;
+        match self.life {
+            // RFC 9113 §6.8: behind the last one they are ignored.
+            Life::Last(last) if id > last => Some(Refusal::Silent),
+            _ if streams.len() >= streams_max && streams.counted() >= streams_max => Some(Refusal::Told),
+            _ => None,
+        }
+    }
+
+    #[cold]
+    fn refuse(&mut self, block: &Block<'_>, refusal: Refusal, out: &mut WriteList) -> Result<Option<Event>, Fault> {
+        decode(&mut self.connection.decoder, block, &mut NoSink)?;
+        self.connection.note_opened(block.stream);
+        match refusal {
+            Refusal::Told => self.reset_unannounced(block.stream, ErrorCode::RefusedStream, out),
+            Refusal::Silent => {
+                self.connection.meter.reset(&self.connection.settings.budgets)?;
+                self.connection.ignore_from_now(block.stream);
+                Ok(None)
+            }
+        }
+    }
+
+    // The owner knows nothing of the stream.
+    #[cold]
+    fn reset_unannounced(&mut self, id: u32, code: ErrorCode, out: &mut WriteList) -> Result<Option<Event>, Fault> {
+        self.connection.reset_for(id, code, out)?;
+        Ok(None)
+    }
+
+    #[cold]
+    fn handle_problem(
+        &mut self,
+        id: u32,
+        problem: Problem,
+        end_stream: bool,
+        out: &mut WriteList,
+    ) -> Result<Option<Event>, Fault> {
+        match problem {
+            Problem::Malformed => self.reset_unannounced(id, ErrorCode::Protocol, out),
+            Problem::Refused(status) => {
+                let remote = if end_stream { Remote::Done } else { Remote::Open(None) };
+                self.open(id, Kind::default(), remote, Priority::default());
+                Ok(Some(Event::Fault { stream: StreamId(id), status }))
+            }
+        }
+    }
+
+    // A block on a stream that was opened before: trailers, or a breach.
+    fn handle_later_block(
+        &mut self,
+        block: &Block<'_>,
+        head: &mut Head,
+        out: &mut WriteList,
+    ) -> Result<Option<Event>, Fault> {
+        let (id, connection) = (block.stream, &mut self.connection);
+        // RFC 9113 §5.1.1: a client's streams are odd.
+        if id & 1 == 0 {
+            return Err(Fault::PROTOCOL);
+        }
+        let Some(stream) = connection.streams.get(id) else {
+            decode(&mut connection.decoder, block, &mut NoSink)?;
+            connection.check_closed(id)?;
+            connection.meter.control(&connection.settings.budgets)?;
+            return Ok(None);
+        };
+        if stream.is_closed() {
+            return Err(Fault::STREAM_CLOSED);
+        }
+        let is_open = stream.remote != Remote::Done;
+        let mut sink = TrailerSink::new(head, &connection.settings);
+        decode(&mut connection.decoder, block, &mut sink)?;
+        let is_good = sink.finish().is_ok();
+        let code = match (is_open, block.end_stream && !block.self_dependent && is_good) {
+            (true, true) => None,
+            // RFC 9113 §8.1: a second head that does not end the stream is malformed.
+            (true, false) => Some(ErrorCode::Protocol),
+            (false, _) => Some(ErrorCode::StreamClosed),
+        };
+        let step = match code {
+            Some(code) => connection.reset_for(id, code, out)?,
+            None => connection.end_remote(id, out)?,
+        };
+        let stream = StreamId(id);
+        Ok(match step {
+            Step::End(_) if head.fields().is_empty() => Some(Event::End { stream }),
+            Step::End(_) => Some(Event::Trailers { stream }),
+            Step::Reset(..) => Some(Event::Reset { stream }),
+            _ => None,
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    Silent,
+    Told,
+}
+
+#[inline]
+fn decode(decoder: &mut crate::hpack::Decoder, block: &Block<'_>, sink: &mut impl Sink) -> Result<(), Fault> {
+    decoder.decode(block.octets.as_slice(), sink).map_err(|_| Fault::COMPRESSION)
+}
