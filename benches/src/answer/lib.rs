@@ -1,5 +1,7 @@
 //! What every server without parsing answers, and how it counts requests: the common half of `limit` and `tokio_bare`.
 
+pub mod times;
+
 /// The body that every peer answers.
 pub const BODY: &str = "Hello, World!";
 
