@@ -41,6 +41,7 @@ fn main() {
         listeners: vec![listener],
         plan: Arc::new(build.finish()),
         blocking: BlockingSpec::default(),
+        certificates: None,
         access: Box::new(std::io::sink()),
     });
     let _engine = engine.unwrap_or_else(|error| panic!("{error}"));

@@ -131,6 +131,7 @@ impl Server {
             workers,
             listeners: loaded.listeners,
             plan: Arc::new(loaded.plan),
+            certificates: None,
             blocking: BlockingSpec::default(),
             access,
         });
@@ -275,7 +276,7 @@ impl Server {
         let (ids, loaded) = self.fixed.compile(config).await?;
         let before = self.admin_address();
         let change = self.prepare_admin(&loaded).await?;
-        if let Err(error) = self.engine.reload(loaded.listeners, Arc::new(loaded.plan)).await {
+        if let Err(error) = self.engine.reload(loaded.listeners, Arc::new(loaded.plan), None).await {
             if let (AdminChange::Widened(_), Some(admin)) = (change, &mut self.admin) {
                 admin.settle(admin.rules().clone()).await;
             }

@@ -44,6 +44,7 @@ fn start() -> Engine {
         listeners: vec![listener],
         plan: Arc::new(build.finish()),
         blocking: BlockingSpec::default(),
+        certificates: None,
         access: Box::new(std::io::sink()),
     };
     Engine::start(spec).unwrap_or_else(|error| panic!("{error}"))
