@@ -40,6 +40,8 @@ pub(crate) enum Pull {
 
 /// The content of a response under way.
 pub(crate) struct Content {
+    /// Of the last piece, what its stream did not take.
+    kept: Chunk,
     source: Source,
     pending: bool,
     /// A piece was not in the page cache.
@@ -56,16 +58,25 @@ enum Source {
 }
 
 impl Content {
+    fn of(source: Source) -> Self {
+        Self { kept: Chunk::default(), source, pending: false, cold: false }
+    }
+
+    /// What is left of a piece that was all there is.
+    pub(crate) fn chunk(chunk: Chunk) -> Self {
+        Self { kept: chunk, ..Self::of(Source::Parts(VecDeque::new())) }
+    }
+
     pub(crate) fn stream(stream: Box<dyn BodyStream>) -> Self {
-        Self { source: Source::Stream(stream), pending: false, cold: false }
+        Self::of(Source::Stream(stream))
     }
 
     pub(crate) fn parts(parts: VecDeque<Part>) -> Self {
-        Self { source: Source::Parts(parts), pending: false, cold: false }
+        Self::of(Source::Parts(parts))
     }
 
     pub(crate) fn file(slice: FileSlice) -> Self {
-        Self { source: Source::File(slice), pending: false, cold: false }
+        Self::of(Source::File(slice))
     }
 
     /// Whether the last pull found nothing yet.
@@ -78,8 +89,16 @@ impl Content {
         self.pending = false;
     }
 
+    /// The stream did not take this much of the last piece: it comes first again.
+    pub(crate) fn keep(&mut self, rest: Chunk) {
+        self.kept = rest;
+    }
+
     /// The next piece, one block at most.
     pub(crate) fn pull(&mut self, core: &Core, task: &mut Task<'_>) -> Pull {
+        if !self.kept.is_empty() {
+            return Pull::Chunk(std::mem::take(&mut self.kept));
+        }
         let pull = self.source.pull(&mut self.cold, core, task);
         self.pending = matches!(pull, Pull::Pending);
         pull

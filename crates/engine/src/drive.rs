@@ -25,7 +25,7 @@ use std::task::{Context as Task, Poll};
 use std::time::Instant;
 
 use causeway_message::WriteList;
-use causeway_pipeline::{Arrival, BodyFault, Ending, Frame, TlsFacts};
+use causeway_pipeline::{Arrival, BodyFault, Ending, Frame, Scheme, TlsFacts};
 use causeway_progress::{Stamp, stage};
 
 use crate::clock;
@@ -42,10 +42,8 @@ use owed::Owed;
 
 /// Rounds of handling, writing and reading before a connection lets others have their turn.
 const ROUNDS_MAX: usize = 4;
-/// Exchanges that may wait for one write; more pipelined requests are handled after it.
-const EXCHANGES_MAX: usize = 64;
 /// Pieces of output per system call.
-const SLICES_MAX: usize = 32;
+const SLICES_MAX: usize = 64;
 /// What a lingering connection reads and throws away before it closes in the peer's face.
 const LINGER_OCTETS_MAX: u32 = 1024 * 1024;
 
@@ -97,7 +95,7 @@ enum Course {
 }
 
 // What an idle connection costs, beside the runtime's own task header and registration.
-const _: () = assert!(size_of::<Connection<tokio::net::TcpStream, causeway_h1::Server>>() <= 240);
+const _: () = assert!(size_of::<Connection<tokio::net::TcpStream, crate::machine::Protocol>>() <= 256);
 
 impl<T: Transport, M: Machine> Connection<T, M> {
     pub(crate) fn new(
@@ -136,10 +134,10 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         if self.timer == TimerKey::UNFILED {
             self.timer = self.core.add_timer(task.waker().clone());
         }
-        if self.listener.is_ending() {
-            self.drain(task);
-        }
         let mut out = self.output.take().unwrap_or_else(|| self.core.take_output());
+        if self.listener.is_ending() {
+            self.drain(task, &mut out);
+        }
         let mut flow = self.rounds(task, &mut out);
         if flow.is_continue() {
             flow = self.watch(task, &mut out);
@@ -157,7 +155,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
 
     /// The listener ends.
     #[cold]
-    fn drain(&mut self, task: &mut Task<'_>) {
+    fn drain(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
         match self.course {
             // What arrived before is only known once the reactor was looked at again.
             Course::Going => {
@@ -166,7 +164,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             }
             Course::Heard => {
                 self.course = Course::Draining;
-                self.machine.drain();
+                self.machine.drain(out);
             }
             Course::Draining | Course::Last => {}
         }
@@ -189,7 +187,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             let more = out.is_empty() && self.exchanges.iter().any(|exchange| exchange.could_send(&self.machine));
             if !more {
                 // Whoever holds unused octets back holds the reading back too; but a full turn's worth may be left over.
-                let left = self.may_handle(task, out) && !self.input.is_empty() && self.input.is_fresh();
+                let left = self.may_handle(task, out) && self.input.has_more() && self.input.is_fresh();
                 let closing = self.machine.wants_close() && out.is_empty() && self.exchanges.is_empty() && !left;
                 // A listener that ends still answers what had arrived before it said so.
                 if closing && !(self.listener.is_ending() && self.read(task, out)?) {
@@ -218,7 +216,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             if exchange.wake.take_ready() {
                 exchange.resume(machine, core, task, out);
             } else {
-                exchange.look_at_body(machine, out);
+                exchange.look_at_body(machine, task, out);
             }
         }
     }
@@ -226,11 +224,11 @@ impl<T: Transport, M: Machine> Connection<T, M> {
     /// Whether the machine may be given octets: not while output waits, nor while a body that nothing else bounds has no
     /// room. Then whatever makes room wakes this task.
     fn may_handle(&self, task: &Task<'_>, out: &WriteList) -> bool {
-        out.len() < OUTPUT_OCTETS_MAX && self.exchanges.len() < EXCHANGES_MAX && !self.is_full(task)
+        out.len() < OUTPUT_OCTETS_MAX && self.exchanges.len() < self.machine.exchanges_max() && !self.is_full(task)
     }
 
     fn is_full(&self, task: &Task<'_>) -> bool {
-        !M::FLOW_CONTROLLED
+        !self.machine.is_multiplexed()
             && self.exchanges.iter().any(|exchange| {
                 exchange.inbound == Inbound::Open
                     && !exchange.discards()
@@ -240,7 +238,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
 
     fn handle_input(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
         let mut resting = None;
-        let mut again = !self.input.is_empty();
+        let mut again = self.input.has_more();
         while again && self.may_handle(task, out) {
             if self.met != self.listener.renewals() {
                 self.meet();
@@ -248,7 +246,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             let slot = resting.get_or_insert_with(|| self.core.take_resting());
             let (used, event) = {
                 let _span = stage::PARSE.enter();
-                self.machine.handle_octets(self.input.octets(), slot.spare.head_mut(), out)
+                self.machine.handle_octets(clock::now(), self.input.octets(), slot.spare.head_mut(), out)
             };
             let idle = used == 0 && event.is_none();
             // Behind a tunnel's last octets comes its end, which has no octets of its own.
@@ -268,7 +266,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         if let Some(slot) = resting {
             self.core.put_resting(slot);
         }
-        self.input.handled();
+        self.input.handled(again);
     }
 
     /// Another plan took over: its limits hold from the next head on.
@@ -293,15 +291,11 @@ impl<T: Transport, M: Machine> Connection<T, M> {
     ) {
         let (peer, local) = self.ends.addresses();
         let plan = self.listener.plan();
-        let arrival = Arrival {
-            peer,
-            local,
-            scheme: plan.scheme,
-            server: plan.server,
-            at: clock::now(),
-            upgrade,
-            tls: self.tls.clone(),
-        };
+        let at = clock::now();
+        // Whatever head has begun behind this one, its time runs from here.
+        self.since = at;
+        let scheme = if self.tls.is_some() { Scheme::Https } else { Scheme::Http };
+        let arrival = Arrival { peer, local, scheme, server: plan.server, at, upgrade, tls: self.tls.clone() };
         let cx = slot.spare.prepare(arrival, &plan.generation);
         let inbound = if body.is_empty() { Inbound::Over } else { Inbound::Open };
         if inbound == Inbound::Over {
@@ -312,7 +306,6 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         }
         let exchange = self.exchanges.push_mut(Exchange::new(stream, cx, plan, slot.wake, inbound));
         exchange.run(&mut self.machine, &self.core, task, out);
-        exchange.look_at_body(&mut self.machine, out);
     }
 
     fn handle_event(&mut self, event: Event, slot: &mut Option<Resting>, task: &mut Task<'_>, out: &mut WriteList) {
@@ -320,11 +313,16 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         | Event::Head { stream, .. }
         | Event::Trailers { stream }
         | Event::End { stream }
+        | Event::Reset { stream }
         | Event::Fault { stream: Some(stream), .. }) = event
         else {
-            // Nobody can be told any more; no body goes on either.
             self.unclean = true;
-            self.fail_bodies(BodyFault::Malformed);
+            if event == Event::Broken {
+                self.exchanges.iter_mut().for_each(|exchange| exchange.give_up(Ending::PeerGone));
+            } else {
+                // Nobody can be told any more; no body goes on either.
+                self.fail_bodies(BodyFault::Malformed);
+            }
             return;
         };
         let Some(exchange) = self.exchanges.iter_mut().rfind(|exchange| exchange.stream == stream) else {
@@ -338,6 +336,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             Event::Data { range, .. } => {
                 let len = range.len() as u64;
                 exchange.received += len;
+                exchange.since = clock::now();
                 if exchange.discards() {
                     exchange.discarded += len;
                     if exchange.discarded > exchange.plan.discard_octets_max {
@@ -366,7 +365,8 @@ impl<T: Transport, M: Machine> Connection<T, M> {
                 exchange.inbound = Inbound::Failed;
                 exchange.cx.mailbox().fail(BodyFault::Malformed);
             }
-            Event::Head { .. } => {}
+            Event::Reset { .. } => exchange.give_up(Ending::PeerGone),
+            Event::Head { .. } | Event::Broken => {}
         }
         // A reader that waited for this goes on in this turn, not in the next.
         if exchange.wake.take_ready() {
@@ -374,18 +374,16 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         }
     }
 
+    /// Queues content, whose turn it is first, until the output is full or every stream has had its share.
     fn produce(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
         let Self { exchanges, machine, core, .. } = self;
-        for exchange in exchanges {
-            if out.len() >= OUTPUT_OCTETS_MAX {
-                return;
-            }
-            if exchange.could_send(machine) {
-                exchange.pump(machine, core, task, out);
-                // The content may be the request's own: what it took goes back to the peer's window now, not in the next
-                // turn, which may wait for just that.
-                exchange.look_at_body(machine, out);
-            }
+        while out.len() < OUTPUT_OCTETS_MAX {
+            let ready = exchanges.iter_mut().filter(|exchange| exchange.may_send(machine));
+            let Some(exchange) = ready.min_by_key(|exchange| machine.rank(exchange.stream)) else { return };
+            exchange.pump(machine, core, task, out);
+            // The content may be the request's own: what it took goes back to the peer's window now, not in the next
+            // turn, which may wait for just that.
+            exchange.look_at_body(machine, task, out);
         }
     }
 
@@ -406,6 +404,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             }
         }
         self.retire(out);
+        self.exchanges.iter_mut().for_each(Exchange::begin_turn);
         ControlFlow::Continue(())
     }
 
@@ -422,7 +421,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         for exchange in exchanges.extract_if(.., over) {
             *unclean |= exchange.inbound != Inbound::Over;
             input.refresh();
-            if exchange.cut {
+            if exchange.cut && !machine.is_multiplexed() {
                 transport.reset_on_close();
             }
             if exchange.inbound == Inbound::Failed {

@@ -12,11 +12,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as Task, Wake, Waker};
+use std::time::Instant;
 
 use atomic_waker::AtomicWaker;
 use causeway_message::{Method, StatusCode, StreamId, WriteList};
 use causeway_pipeline::route;
-use causeway_pipeline::{Body, Context, Ending, Generation, Response, Spare, Verdict, Worker};
+use causeway_pipeline::{Body, BodyFault, Context, Ending, Generation, Response, Spare, Verdict, Worker};
 
 use crate::clock;
 use crate::content::{Content, Pull};
@@ -24,8 +25,8 @@ use crate::listener::ListenerPlan;
 use crate::machine::{Framing, Machine};
 use crate::worker::{Core, count_panic};
 
-/// Octets that one stream may add to the output in a turn.
-const STREAM_OCTETS_MAX: usize = 64 * 1024;
+/// Octets that one stream may add to the output before it is written.
+pub(crate) const STREAM_OCTETS_MAX: usize = 64 * 1024;
 /// Octets that a connection's output may hold before nothing more is produced for it.
 pub(crate) const OUTPUT_OCTETS_MAX: usize = 256 * 1024;
 
@@ -112,6 +113,15 @@ pub(crate) enum Outbound {
     Sent,
 }
 
+/// What an exchange on a connection of many waits for from the peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Debt {
+    /// More of the request's body.
+    Body,
+    /// Room for the response's content.
+    Window,
+}
+
 /// One exchange under way.
 pub(crate) struct Exchange {
     pub(crate) stream: StreamId,
@@ -129,6 +139,10 @@ pub(crate) struct Exchange {
     pub(crate) sent: u64,
     /// Octets of the request body that nobody wanted.
     pub(crate) discarded: u64,
+    /// When the peer last did something for it: it sent octets, or took some.
+    pub(crate) since: Instant,
+    /// `sent` when output was last begun anew.
+    turn_start: u64,
 }
 
 impl Exchange {
@@ -146,6 +160,8 @@ impl Exchange {
             received: 0,
             sent: 0,
             discarded: 0,
+            since: clock::now(),
+            turn_start: 0,
         }
     }
 
@@ -156,6 +172,7 @@ impl Exchange {
         if self.is_waiting() {
             self.resume(machine, core, task, out);
         }
+        self.look_at_body(machine, task, out);
     }
 
     /// Goes on with whatever was woken: the wait, or the source of the content.
@@ -177,19 +194,21 @@ impl Exchange {
             // Whether or not there is room for it now: `could_send` has to know.
             content.woken();
         }
-        self.pump(machine, core, task, out);
-        self.look_at_body(machine, out);
+        self.look_at_body(machine, task, out);
     }
 
-    /// Queues content while the stream and the connection take it.
+    /// Output is begun anew: the stream may add to it again.
+    pub(crate) fn begin_turn(&mut self) {
+        self.turn_start = self.sent;
+    }
+
+    /// Queues content while the stream and the connection take it, until others are to have their turn.
     pub(crate) fn pump<M: Machine>(&mut self, machine: &mut M, core: &Core, task: &mut Task<'_>, out: &mut WriteList) {
         let Outbound::Sending(content) = &mut self.outbound else { return };
         self.wake.follow(task.waker());
-        let start = self.sent;
-        while machine.writable(self.stream)
-            && out.len() < OUTPUT_OCTETS_MAX
-            && self.sent - start < STREAM_OCTETS_MAX as u64
-        {
+        let quantum_end = self.sent.saturating_add(machine.quantum(self.stream) as u64);
+        let end = quantum_end.min(self.turn_start + STREAM_OCTETS_MAX as u64);
+        while machine.writable(self.stream) && out.len() < OUTPUT_OCTETS_MAX && self.sent < end {
             let mut source = Task::from_waker(&self.wake.waker);
             // A source that unwound is dropped with its exchange, never pulled again.
             let pull = catch_unwind(AssertUnwindSafe(|| content.pull(core, &mut source))).unwrap_or_else(|_| {
@@ -198,9 +217,12 @@ impl Exchange {
                 Pull::Failed
             });
             match pull {
-                Pull::Chunk(chunk) => {
-                    self.sent += chunk.len() as u64;
-                    machine.send(self.stream, chunk, out);
+                Pull::Chunk(mut chunk) => {
+                    let len = chunk.len();
+                    machine.send(self.stream, &mut chunk, out);
+                    self.sent += (len - chunk.len()) as u64;
+                    self.since = clock::now();
+                    content.keep(chunk);
                 }
                 Pull::Trailers(fields) => machine.send_trailers(self.stream, &fields, out),
                 Pull::Pending => return,
@@ -224,7 +246,39 @@ impl Exchange {
 
     /// Whether there is content that its stream takes and that only waits for room in the output.
     pub(crate) fn could_send<M: Machine>(&self, machine: &M) -> bool {
-        matches!(&self.outbound, Outbound::Sending(content) if !content.is_pending()) && machine.writable(self.stream)
+        self.has_content() && machine.writable(self.stream)
+    }
+
+    /// Whether it could, and has not had its share of the output yet.
+    pub(crate) fn may_send<M: Machine>(&self, machine: &M) -> bool {
+        self.sent - self.turn_start < STREAM_OCTETS_MAX as u64 && self.could_send(machine)
+    }
+
+    /// Whether content is there, or may be.
+    fn has_content(&self) -> bool {
+        matches!(&self.outbound, Outbound::Sending(content) if !content.is_pending())
+    }
+
+    /// What keeps the exchange from going on, where that is the peer's to do.
+    pub(crate) fn debt<M: Machine>(&self, machine: &M) -> Option<Debt> {
+        if self.has_content() && !machine.writable(self.stream) {
+            return Some(Debt::Window);
+        }
+        let owes_body = self.inbound == Inbound::Open && (self.discards() || self.cx.mailbox().is_empty());
+        owes_body.then_some(Debt::Body)
+    }
+
+    /// The peer gave the exchange up, or the connection is over: nothing is sent or read any more.
+    pub(crate) fn give_up(&mut self, ending: Ending) {
+        self.cx.cancel_wait();
+        if self.inbound == Inbound::Open {
+            self.inbound = Inbound::Failed;
+            self.cx.mailbox().fail(BodyFault::PeerGone);
+        }
+        if !matches!(self.outbound, Outbound::Sent) && self.ending == Ending::Complete {
+            self.ending = ending;
+        }
+        self.outbound = Outbound::Sent;
     }
 
     /// Whether a handler waits.
@@ -243,7 +297,7 @@ impl Exchange {
     }
 
     /// Tells the peer what the reader of the body did: it began, it took octets.
-    pub(crate) fn look_at_body<M: Machine>(&self, machine: &mut M, out: &mut WriteList) {
+    pub(crate) fn look_at_body<M: Machine>(&mut self, machine: &mut M, task: &Task<'_>, out: &mut WriteList) {
         if self.inbound == Inbound::Open {
             let mailbox = self.cx.mailbox();
             if mailbox.wanted() {
@@ -251,12 +305,18 @@ impl Exchange {
             }
             let taken = mailbox.taken();
             if taken > 0 {
+                // What kept the peer waiting was its reader.
+                self.since = clock::now();
                 machine.release(self.stream, taken, out);
+            }
+            if machine.is_multiplexed() {
+                // The reader may be another task, and the peer waits for the window that it makes.
+                mailbox.notify(task.waker());
             }
         }
     }
 
-    /// Runs handlers; a panic ends the connection, not the worker.
+    /// Runs handlers; a panic ends the exchange, not the worker.
     fn guarded(&mut self, core: &Core, work: impl FnOnce(&mut Context) -> Verdict) -> Option<Verdict> {
         let _span = causeway_progress::stage::ROUTE.enter();
         let cx = &mut self.cx;
@@ -282,7 +342,7 @@ impl Exchange {
                 self.outbound = Outbound::Sent;
             }
             None => {
-                tracing::error!(peer = %self.cx.arrival().peer, "a handler panicked; its connection ends");
+                tracing::error!(peer = %self.cx.arrival().peer, "a handler panicked; its exchange ends");
                 self.status = Some(StatusCode::INTERNAL_SERVER_ERROR);
                 machine.refuse(self.stream, StatusCode::INTERNAL_SERVER_ERROR, &clock::date(), out);
                 self.outbound = Outbound::Sent;
@@ -325,9 +385,14 @@ impl Exchange {
         };
         machine.send_head(self.stream, self.cx.response(), framing, &clock::date(), out);
         match body {
-            Body::Chunk(chunk) if !silent => {
-                self.sent = chunk.len() as u64;
-                machine.send(self.stream, chunk, out);
+            Body::Chunk(mut chunk) if !silent => {
+                let len = chunk.len();
+                machine.send(self.stream, &mut chunk, out);
+                self.sent = (len - chunk.len()) as u64;
+                if !chunk.is_empty() {
+                    self.outbound = Outbound::Sending(Content::chunk(chunk));
+                    return;
+                }
             }
             Body::Tunnel(stream) => {
                 if self.inbound == Inbound::Over {

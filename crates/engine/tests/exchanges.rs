@@ -4,6 +4,8 @@
 mod bodies;
 #[path = "exchanges/ends.rs"]
 mod ends;
+#[path = "exchanges/http2.rs"]
+mod http2;
 mod support;
 #[path = "exchanges/table.rs"]
 mod table;

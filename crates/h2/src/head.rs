@@ -311,9 +311,7 @@ impl Sink for RequestSink<'_> {
     #[inline]
     fn field(&mut self, field: Field<'_>) {
         if self.problem.is_none() {
-            if let Err(problem) = self.take(field) {
-                self.problem = Some(problem);
-            }
+            self.problem = self.take(field).err();
         }
     }
 }

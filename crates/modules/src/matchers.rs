@@ -6,6 +6,7 @@
 //! - [`header`], [`header_regexp`]: request fields
 //! - [`query`]: keys and values of the query
 //! - [`protocol`]: how the request was carried
+//! - [`tls`]: whether it came over TLS
 //! - [`ip`]: from where it comes, `remote_ip` and `client_ip`
 //! - [`variable`]: what variables and placeholders say, `vars` and `vars_regexp`
 //! - [`mod@file`]: whether there is a file
@@ -24,6 +25,7 @@ pub mod path;
 pub mod path_regexp;
 pub mod protocol;
 pub mod query;
+pub mod tls;
 pub mod variable;
 
 use causeway_pipeline::Registry;
@@ -43,6 +45,7 @@ pub fn register(registry: &mut Registry) {
     registry.matcher("protocol", protocol::make);
     registry.matcher("query", query::make);
     registry.matcher("remote_ip", ip::make_remote);
+    registry.matcher("tls", tls::make);
     registry.matcher("vars", variable::make);
     registry.matcher("vars_regexp", variable::make_regexp);
 }

@@ -164,6 +164,7 @@ fn the_registry_names_all_modules() {
         "http.matchers.protocol",
         "http.matchers.query",
         "http.matchers.remote_ip",
+        "http.matchers.tls",
         "http.matchers.vars",
         "http.matchers.vars_regexp",
     ];

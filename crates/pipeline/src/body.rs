@@ -257,6 +257,19 @@ impl Mailbox {
         room
     }
 
+    /// Wakes `driver` at the reader's next look, if there is anything to take: what it takes makes room in the receive window.
+    pub fn notify(&self, driver: &Waker) {
+        let mut mail = self.0.borrow_mut();
+        if !mail.frames.is_empty() && mail.driver.as_ref().is_none_or(|waker| !waker.will_wake(driver)) {
+            mail.driver = Some(driver.clone());
+        }
+    }
+
+    /// Whether the reader has taken everything that came.
+    pub fn is_empty(&self) -> bool {
+        self.0.borrow().frames.is_empty()
+    }
+
     /// Octets that the reader took since this was last asked: what the driver gives back to the receive window.
     pub fn taken(&self) -> u32 {
         std::mem::take(&mut self.0.borrow_mut().taken)

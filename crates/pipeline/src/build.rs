@@ -152,6 +152,9 @@ pub struct ServerSpec<'v> {
     pub trust: Option<Trust>,
     /// Which fields are dropped as confusable.
     pub confusable: Confusable,
+    /// Whether a request over TLS must be for the host that its connection was opened for (RFC 6066 §3); others get 421. A server
+    /// that asks some of its hosts' clients for a certificate needs it: with the name of another host one gets past that.
+    pub strict_sni_host: bool,
 }
 
 impl<'v> ServerSpec<'v> {
@@ -165,6 +168,7 @@ impl<'v> ServerSpec<'v> {
             access_log: false,
             trust: None,
             confusable: Confusable::default(),
+            strict_sni_host: false,
         }
     }
 }
@@ -359,6 +363,7 @@ impl<'r> Build<'r> {
             access_log: spec.access_log,
             trust: spec.trust.clone(),
             confusable: spec.confusable.clone(),
+            strict_sni_host: spec.strict_sni_host,
         });
         Ok(id)
     }

@@ -7,8 +7,10 @@
 //! [`Context`], so a handler never meets one whose facts were not set. [`Context::recycle`] empties everything and keeps
 //! the storage: a dirty test proves that an exchange after any other equals one on fresh storage.
 //!
+//! - `tls`: what a TLS handshake agreed on
 //! - `variables`: what handlers leave for each other
 
+mod tls;
 mod variables;
 
 use std::cell::Cell;
@@ -26,6 +28,7 @@ use crate::route::{Flow, Generation, ServerId};
 use crate::template::Template;
 use crate::wait::{Wait, Waits};
 use crate::worker::Worker;
+pub use tls::{AlternativeName, ClientCertificate, TlsFacts};
 use variables::Variables;
 pub use variables::{ComputedId, VarId};
 
@@ -55,23 +58,6 @@ pub struct Arrival {
     pub upgrade: bool,
     /// What was agreed on the connection's protection; `None` in the clear.
     pub tls: Option<Rc<TlsFacts>>,
-}
-
-/// What client and server agreed on in a TLS handshake.
-#[derive(Debug, Clone, Default)]
-pub struct TlsFacts {
-    /// As Caddy spells it: `tls1.2`, `tls1.3`.
-    pub version: &'static str,
-    /// IANA's name of the cipher suite.
-    pub cipher_suite: &'static str,
-    /// What ALPN chose; empty without it.
-    pub protocol: &'static str,
-    /// The server name that the client sent (RFC 6066 §3).
-    pub server_name: Option<Box<str>>,
-    /// Whether an earlier session went on.
-    pub resumed: bool,
-    /// The client's certificate, DER, where it sent one.
-    pub client_certificate: Option<Box<[u8]>>,
 }
 
 /// Who asks.

@@ -12,6 +12,7 @@
 //! - [`worker`]: what a handler may ask of the world
 //! - [`outcome`]: how an exchange ended
 //! - [`listen`]: what a configuration says of listeners
+//! - [`punycode`]: hosts as requests and certificates spell them
 //! - [`build`]: from `serde_json::Value` to a plan; where modules register
 
 pub mod body;
@@ -20,6 +21,7 @@ pub mod context;
 pub mod handler;
 pub mod listen;
 pub mod outcome;
+pub mod punycode;
 pub mod route;
 pub mod template;
 pub mod trust;
@@ -29,7 +31,7 @@ pub mod worker;
 
 pub use body::{Body, BodyFault, BodyStream, FileSlice, Frame, Part, RequestBody};
 pub use build::{Build, BuildError, Registry};
-pub use context::{Arrival, Client, Context, Scheme, Spare, TlsFacts};
+pub use context::{AlternativeName, Arrival, Client, ClientCertificate, Context, Scheme, Spare, TlsFacts};
 pub use handler::{Fault, Handler, Matched, Matcher, PathReach, Reach, Reason, Response, Step, Stop};
 pub use listen::{
     ClientAuthentication, ClientAuthenticationMode, HeadLimits, Http2, ListenAddress, ListenerSpec, Protocols,

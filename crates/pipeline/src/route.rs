@@ -96,6 +96,7 @@ pub(crate) struct Server {
     pub(crate) access_log: bool,
     pub(crate) trust: Option<Trust>,
     pub(crate) confusable: Confusable,
+    pub(crate) strict_sni_host: bool,
 }
 
 /// Appends a text; false when it is not known.
@@ -311,8 +312,8 @@ pub fn run(cx: &mut Context) -> Verdict {
     walk(cx, generation.plan(), first)
 }
 
-/// What Caddy refuses before any route: methods that no one has, a host that is there and empty, and hosts that a `root` of
-/// `/srv/{host}` would climb by.
+/// What Caddy refuses before any route: methods that no one has, a host that is there and empty, hosts that a `root` of
+/// `/srv/{host}` would climb by, and where its server is strict, hosts that the connection was not opened for.
 fn refusal(cx: &Context) -> Option<Fault> {
     let authority = cx.head().authority();
     // RFC 9110 §4.2.1: a target without a host is invalid.
@@ -324,7 +325,20 @@ fn refusal(cx: &Context) -> Option<Fault> {
         return Some(bad_host("invalid host"));
     }
     let is_long = cx.head().method().as_str().len() > METHOD_OCTETS_MAX;
-    is_long.then(|| Fault::status(StatusCode::METHOD_NOT_ALLOWED))
+    if is_long {
+        return Some(Fault::status(StatusCode::METHOD_NOT_ALLOWED));
+    }
+    let tls = cx.arrival().tls.as_deref()?;
+    let is_strict = cx.generation().plan().server(cx.arrival().server)?.strict_sni_host;
+    let server_name = tls.server_name.as_deref().unwrap_or_default();
+    (is_strict && !cx.host().eq_ignore_ascii_case(server_name)).then(|| misdirected(server_name, cx.host()))
+}
+
+/// RFC 9110 §15.5.20: the client may ask again on a connection of its own.
+#[cold]
+fn misdirected(server_name: &str, host: &str) -> Fault {
+    let words = format!("strict host matching: TLS ServerName ({server_name}) and HTTP Host ({host}) values differ");
+    Fault { status: StatusCode::MISDIRECTED_REQUEST, reason: Reason::Text(words.into()) }
 }
 
 #[cold]

@@ -168,7 +168,7 @@ impl Kit {
             server: ServerId::FIRST,
             at: self.worker.now(),
             upgrade: request.upgrade,
-            tls: None,
+            tls: request.tls.clone(),
         };
         let cx = spare.prepare(arrival, &self.generation);
         for frame in request.frames() {

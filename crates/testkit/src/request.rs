@@ -1,9 +1,10 @@
 //! What a client sends.
 
 use std::net::SocketAddr;
+use std::rc::Rc;
 
 use causeway_message::{Chunk, FieldMap, FieldValue, Head, NameRef, Version};
-use causeway_pipeline::{BodyFault, Frame, Scheme};
+use causeway_pipeline::{BodyFault, Frame, Scheme, TlsFacts};
 
 /// A request, as octets of an HTTP/1.1 head with ranges, so that filling a context's head from it is the same single
 /// copy that the protocol machine makes. Also what surrounds it: body, peer, scheme.
@@ -20,6 +21,7 @@ pub struct Request {
     pub(crate) peer: SocketAddr,
     pub(crate) scheme: Scheme,
     pub(crate) upgrade: bool,
+    pub(crate) tls: Option<Rc<TlsFacts>>,
 }
 
 #[derive(Clone)]
@@ -57,6 +59,7 @@ impl Request {
             peer: SocketAddr::from(([192, 0, 2, 1], 4711)),
             scheme: Scheme::Http,
             upgrade: false,
+            tls: None,
         };
         request.field("Host", "localhost")
     }
@@ -141,10 +144,17 @@ impl Request {
         self
     }
 
+    /// Over TLS, of which nothing else is known.
+    #[must_use]
+    pub fn secure(self) -> Self {
+        self.tls(TlsFacts::default())
+    }
+
     /// Over TLS.
     #[must_use]
-    pub fn secure(mut self) -> Self {
+    pub fn tls(mut self, facts: TlsFacts) -> Self {
         self.scheme = Scheme::Https;
+        self.tls = Some(Rc::new(facts));
         self
     }
 

@@ -73,10 +73,6 @@ fn what_is_not_built() {
         ),
         // Only the plan knows these; the word's place is looked for in the text.
         (
-            ":8080\n@a tls early_data\nrespond @a hi\n",
-            "Caddyfile:2:4: no matcher module 'tls' is built into this version",
-        ),
-        (
             ":8080\nbind unix//run/x\nrespond hi\n",
             "Caddyfile:2:6: found 'unix//run/x', expected a TCP address: other networks are not built",
         ),

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_engine::{BlockingSpec, Engine, EngineSpec, StartError};
+use causeway_engine::{BlockingSpec, Certificates, Engine, EngineSpec, StartError};
 use causeway_pipeline::build::ServerSpec;
-use causeway_pipeline::{Build, HeadLimits, ListenAddress, ListenerSpec, Plan, Timeouts};
+use causeway_pipeline::{Build, HeadLimits, ListenAddress, ListenerSpec, Plan, Protocols, Timeouts, TlsSpec};
 use serde_json::json;
 
 use super::client::Client;
 use super::handlers::{self, Given};
+use super::http2::Http2;
 use super::probe::Probe;
 
 /// Whether the server has error routes.
@@ -27,6 +28,8 @@ pub(crate) struct Setup {
     pub(crate) listen: Vec<ListenAddress>,
     pub(crate) timeouts: Timeouts,
     pub(crate) head: HeadLimits,
+    pub(crate) protocols: Protocols,
+    pub(crate) http2: causeway_pipeline::Http2,
     pub(crate) blocking: BlockingSpec,
     pub(crate) errors: Errors,
     /// The server's name, which the handler `plan` tells.
@@ -34,6 +37,9 @@ pub(crate) struct Setup {
     /// Servers of the plan before it, so that its number differs.
     pub(crate) servers_before: usize,
     pub(crate) states: States,
+    /// How every listener protects its connections.
+    pub(crate) tls: Option<TlsSpec>,
+    pub(crate) certificates: Option<Arc<dyn Certificates>>,
 }
 
 /// What the plan's workers keep for it.
@@ -53,11 +59,15 @@ impl Setup {
             listen: vec![loopback()],
             timeouts: Timeouts::default(),
             head: HeadLimits::default(),
+            protocols: Protocols::default(),
+            http2: causeway_pipeline::Http2::default(),
             blocking: BlockingSpec::default(),
             errors: Errors::Default,
             name: "test",
             servers_before: 0,
             states: States::None,
+            tls: None,
+            certificates: None,
         };
         tweak(&mut setup);
         setup
@@ -86,6 +96,9 @@ impl Setup {
         let listener = |address: &ListenAddress| ListenerSpec {
             timeouts: self.timeouts,
             head: self.head,
+            protocols: self.protocols,
+            tls: self.tls.clone(),
+            http2: self.http2,
             ..ListenerSpec::new(*address, server)
         };
         (self.listen.iter().map(listener).collect(), Arc::new(build.finish()))
@@ -120,6 +133,7 @@ impl Server {
             workers: setup.workers,
             listeners,
             plan,
+            certificates: setup.certificates,
             blocking: setup.blocking,
             access: Box::new(std::io::sink()),
         })?;
@@ -139,8 +153,9 @@ impl Server {
         tweak: impl FnOnce(&mut Setup),
     ) -> impl Future<Output = Result<(), StartError>> + Send {
         let given = Given { probe: Arc::clone(&self.probe), files: self.files.clone() };
-        let (listeners, plan) = Setup::new(tweak).build(&given);
-        self.engine.as_mut().expect("it was not drained").reload(listeners, plan)
+        let setup = Setup::new(tweak);
+        let (listeners, plan) = setup.build(&given);
+        self.engine.as_mut().expect("it was not drained").reload(listeners, plan, setup.certificates)
     }
 
     /// Waits until so many plans are left.
@@ -168,6 +183,11 @@ impl Server {
     #[track_caller]
     pub(crate) fn client(&self) -> Client {
         Client::connect(self.address())
+    }
+
+    #[track_caller]
+    pub(crate) fn http2(&self) -> Http2 {
+        Http2::connect(self.address())
     }
 
     /// Waits until so many connections are open.

@@ -14,10 +14,6 @@ pub(super) fn text(name: &str, build: &Build<'_>) -> Option<String> {
     if let Some(variable) = name.strip_prefix("env.") {
         return Some(build.environment(variable).unwrap_or_default());
     }
-    // Nothing is said over TLS in this version; of a request in the clear Caddy says nothing either.
-    if name.starts_with("http.request.tls.") {
-        return Some(String::new());
-    }
     if let Some(path) = name.strip_prefix("file.") {
         return Some(file(path));
     }

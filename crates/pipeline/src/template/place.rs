@@ -1,10 +1,12 @@
-//! What belongs to the request: each placeholder of Caddy's HTTP list that needs neither TLS nor a proxy, and the clock.
+//! What belongs to the request: each placeholder of Caddy's HTTP list that needs no proxy, and the clock.
 //!
 //! - `target`: the target and what it is made of
 //! - `time`: the clock and durations
+//! - `tls`: what a TLS handshake agreed on
 
 mod target;
 mod time;
+mod tls;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -15,6 +17,7 @@ use causeway_message::{FieldMap, FieldName, Head, NameRef, Version, names};
 
 use target::{Form, Part, part_of, query_values};
 use time::{Clock, go_duration};
+use tls::OfTls;
 
 use super::{VARIABLES, load_time};
 use crate::build::Build;
@@ -61,6 +64,7 @@ pub(super) enum Place {
     Uuid,
     Body,
     BodyBase64,
+    Tls(OfTls),
     Variable(VarId),
     /// What a variable of this name says, else what is known of who asks.
     ClientIp(VarId),
@@ -154,6 +158,9 @@ impl Place {
         if let Some(bits) = name.strip_prefix("remote.host/") {
             return Some(network(bits).unwrap_or(Self::Nowhere));
         }
+        if let Some(fact) = name.strip_prefix("tls.") {
+            return OfTls::find(fact).map(Self::Tls);
+        }
         if let Some(part) = name.strip_prefix("uri") {
             return part_of(part, Which::Current);
         }
@@ -246,6 +253,7 @@ impl Place {
             }
             Self::QueryValue(key) => return query_values(head.target().query().unwrap_or_default(), key, out),
             Self::Cookie(name) => cookie(head.fields(), name).unwrap_or_default(),
+            Self::Tls(fact) => return cx.arrival().tls.iter().for_each(|facts| fact.render(facts, out)),
             Self::Body => cx.body_text().unwrap_or_default(),
             Self::BodyBase64 => {
                 let text = BASE64_STANDARD.encode(cx.body_text().unwrap_or_default());

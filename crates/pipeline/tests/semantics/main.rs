@@ -6,6 +6,7 @@
 //! - [`states`]: what a worker keeps for a plan, and for the next
 //! - [`matching`]: matchers that wait, long lists, named routes, bodies as texts
 //! - [`placeholders`]: each of them, and what becomes of unknown ones
+//! - [`tls`]: what a TLS handshake agreed on
 //! - [`texts`]: the uuid, and targets that are none
 //! - [`dirty`]: B after any A equals B on fresh storage
 
@@ -16,6 +17,7 @@ mod placeholders;
 mod probe;
 mod states;
 mod texts;
+mod tls;
 mod waits;
 
 #[global_allocator]

@@ -55,7 +55,6 @@ fn of_the_request() {
             ("{http.request.orig_uri.path.dir}|{http.request.orig_uri.path.file}", "/a b/|c.tar.gz"),
             ("{http.request.orig_uri.path.file_escaped}", "c.tar.gz"),
             ("{http.request.uri.path.file.base}|{http.request.uri.path.file.ext}", "c.tar|.gz"),
-            ("<{http.request.tls.version}>", "<>"),
             ("{http.request.uri.query}|{http.request.uri.prefixed_query}", "c=d&e=f+g&c=%26|?c=d&e=f+g&c=%26"),
             ("{http.request.orig_uri.query}", "c=d&e=f+g&c=%26"),
             ("{http.request.orig_uri.prefixed_query}", "?c=d&e=f+g&c=%26"),

@@ -1,5 +1,7 @@
 //! A machine of two streams with a window each. A frame is its kind, its stream, a length, and that many octets.
 
+use std::time::Instant;
+
 use causeway_message::{Chunk, FieldMap, Head, ResponseHead, StatusCode, StreamId, WriteList};
 
 use crate::listener::ListenerPlan;
@@ -33,7 +35,7 @@ pub(super) fn window(stream: u8, octets: u8) -> Vec<u8> {
 }
 
 pub(super) struct Pair {
-    /// Octets that streams 1 and 2 may still carry; a chunk may pass it, then nothing follows before it has grown.
+    /// Octets that streams 1 and 2 may still carry.
     pub(super) windows: [i64; 2],
     pub(super) log: Vec<String>,
 }
@@ -55,7 +57,13 @@ impl Pair {
 }
 
 impl Machine for Pair {
-    const FLOW_CONTROLLED: bool = true;
+    fn is_multiplexed(&self) -> bool {
+        true
+    }
+
+    fn exchanges_max(&self) -> usize {
+        16
+    }
 
     fn waits_for(&self) -> WaitsFor {
         WaitsFor::KeepAlive
@@ -69,7 +77,21 @@ impl Machine for Pair {
         self.windows[stream.0 as usize - 1] > 0
     }
 
-    fn handle_octets(&mut self, octets: &[u8], head: &mut Head, _: &mut WriteList) -> (usize, Option<Event>) {
+    fn rank(&self, stream: StreamId) -> u64 {
+        u64::from(stream.0)
+    }
+
+    fn quantum(&self, _: StreamId) -> usize {
+        64 * 1024
+    }
+
+    fn handle_octets(
+        &mut self,
+        _: Instant,
+        octets: &[u8],
+        head: &mut Head,
+        _: &mut WriteList,
+    ) -> (usize, Option<Event>) {
         let &[kind, stream, len, ref rest @ ..] = octets else { return (0, None) };
         let Some(octets) = rest.get(..usize::from(len)) else { return (0, None) };
         let stream = StreamId(u32::from(stream));
@@ -99,11 +121,11 @@ impl Machine for Pair {
         None
     }
 
-    fn handle_timeout(&mut self) -> Option<Event> {
+    fn handle_timeout(&mut self, _: &mut WriteList) -> Option<Event> {
         None
     }
 
-    fn drain(&mut self) {}
+    fn drain(&mut self, _: &mut WriteList) {}
 
     fn is_last(&self) -> bool {
         false
@@ -124,10 +146,12 @@ impl Machine for Pair {
         out.put(b"head");
     }
 
-    fn send(&mut self, stream: StreamId, chunk: Chunk, out: &mut WriteList) {
-        self.note(stream, &format!("data {}", chunk.len()));
-        *self.window_mut(stream) -= chunk.len() as i64;
-        out.put_chunk(chunk);
+    fn send(&mut self, stream: StreamId, chunk: &mut Chunk, out: &mut WriteList) {
+        let window = self.window_mut(stream);
+        let len = chunk.len().min(usize::try_from(*window).unwrap_or(0));
+        *window -= len as i64;
+        self.note(stream, &format!("data {len}"));
+        out.put_chunk(chunk.split_to(len));
     }
 
     fn send_trailers(&mut self, stream: StreamId, _: &FieldMap, _: &mut WriteList) {

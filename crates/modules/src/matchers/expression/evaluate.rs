@@ -42,7 +42,11 @@ impl Node {
                 Some(_) => Value::Text(memory.write(|out| template.render(cx, out))?),
                 None => Value::Null,
             },
-            Self::Written(template) => Value::Weak(memory.write(|out| template.render(cx, out))?),
+            Self::OfTls(_) | Self::OfTlsWritten(_) if cx.arrival().tls.is_none() => Value::Null,
+            Self::OfTls(template) => Value::Text(memory.write(|out| template.render(cx, out))?),
+            Self::Written(template) | Self::OfTlsWritten(template) => {
+                Value::Weak(memory.write(|out| template.render(cx, out))?)
+            }
             Self::Local(number) => memory.locals[*number],
             Self::List(items) => list(items, cx, memory)?,
             Self::Any(parts) => Value::Bool(joined(parts, true, cx, memory)?),

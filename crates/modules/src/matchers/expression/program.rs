@@ -32,6 +32,10 @@ pub(super) enum Node {
     /// The status of the fault that is handled; null without one.
     Status,
     OfFault(Template),
+    /// Null in the clear.
+    OfTls(Template),
+    /// The same, with a truth for a text.
+    OfTlsWritten(Template),
     /// A number or a truth that a placeholder writes.
     Written(Template),
     /// The variable of an `exists` or the like.
@@ -215,6 +219,11 @@ impl Compilation<'_, '_> {
         }
         if name.starts_with("http.error.") {
             return Ok(Node::OfFault(self.build.template(&written)));
+        }
+        match name.strip_prefix("http.request.tls.") {
+            Some("resumed" | "proto_mutual" | "ech") => return Ok(Node::OfTlsWritten(self.build.template(&written))),
+            Some(_) => return Ok(Node::OfTls(self.build.template(&written))),
+            None => {}
         }
         const KNOWN: &[&str] =
             &["http.request.", "http.response.", "http.time_", "env.", "system.", "file.", "time.now."];

@@ -1,5 +1,6 @@
 //! expression: Caddy's documentation and CEL's language definition.
 
+use causeway_pipeline::TlsFacts;
 use causeway_testkit::{Kit, Request};
 use serde_json::{Value, json};
 
@@ -71,8 +72,27 @@ fn matchers_are_functions() {
         ("vars_regexp('foo', 'ba?r')", true),
         ("vars_regexp('name', 'foo', '^a')", false),
         (r"vars_regexp('\{http.request.uri.path}', '/fo?o')", true),
+        ("tls() || tls('any') || tls('complete') || tls('early_data')", false),
         ("!path('/foo') || method('GET') && !header({'Field': 'x'})", true),
     ]);
+}
+
+// Caddy: what TLS says is null in the clear.
+#[test]
+fn over_tls_and_in_the_clear() {
+    let facts = TlsFacts { version: "tls1.3", server_name: Some("a.test".into()), ..TlsFacts::default() };
+    for (expression, in_clear, over_tls) in [
+        ("tls()", false, true),
+        ("tls('any') && tls('complete') && !tls('early_data')", false, true),
+        ("{http.request.tls.version} == 'tls1.3'", false, true),
+        ("{http.request.tls.version} == null", true, false),
+        ("{http.request.tls.resumed} == false && !{http.request.tls.resumed}", false, true),
+        ("{http.request.tls.server_name} in ['a.test', 'b.test']", false, true),
+        ("{http.request.tls.client.subject} == ''", false, true),
+    ] {
+        let secure = Request::get("/").tls(facts.clone());
+        check("expression", &[(json!(expression), Request::get("/"), in_clear), (json!(expression), secure, over_tls)]);
+    }
 }
 
 // Caddy: placeholders are values. A name that is not set is null.

@@ -1,4 +1,4 @@
-//! protocol, remote_ip, client_ip, vars.
+//! protocol, tls, remote_ip, client_ip, vars.
 
 use std::net::SocketAddr;
 
@@ -38,6 +38,25 @@ fn protocol() {
         ],
     );
     refused("protocol", &[(json!("http/1"), "found 'http/1', expected http, https"), (json!("HTTP"), "found 'HTTP'")]);
+}
+
+// Caddy, http.matchers.tls: over TLS at all; and with the handshake complete, or before that.
+#[test]
+fn tls() {
+    let get = || Request::get("/");
+    check(
+        "tls",
+        &[
+            (json!({}), get(), false),
+            (json!({}), get().secure(), true),
+            (json!({ "handshake_complete": true }), get(), false),
+            (json!({ "handshake_complete": true }), get().secure(), true),
+            (json!({ "handshake_complete": false }), get(), false),
+            (json!({ "handshake_complete": false }), get().secure(), false),
+            (json!({ "handshake_complete": null }), get().secure(), true),
+        ],
+    );
+    refused("tls", &[(json!({ "early_data": true }), "unknown field"), (json!("early_data"), "invalid type")]);
 }
 
 fn from(peer: &str) -> Request {

@@ -1,0 +1,368 @@
+//! HTTP/2: the same table, and what only streams side by side have.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use causeway_pipeline::Ending;
+use h2::Reason;
+
+use super::table::{Content, Exchange, check, check_outcome, method, server, table};
+use crate::support::handlers::collected;
+use crate::support::http2::{Asked, Body, answer, exactly, send};
+use crate::support::{Client, Http2, PATIENCE, Seen, Server, octets};
+
+/// Small enough that no test is long, and more than one tick of the deadlines' wheel.
+const SHORT: Duration = Duration::from_millis(300);
+
+fn body(exchange: &Exchange) -> Option<Body> {
+    match &exchange.content {
+        Content::None => None,
+        Content::Sized(octets) => Some(Body::sized(octets.clone())),
+        Content::Pieces(pieces, trailers) => {
+            Some(Body { pieces: pieces.clone(), is_sized: false, trailers: trailers.to_vec() })
+        }
+    }
+}
+
+#[test]
+fn each_on_a_connection_of_its_own() {
+    let server = server();
+    for exchange in table() {
+        let mut client = server.http2();
+        let answer = client.exchange(method(&exchange), exchange.target, body(&exchange).as_ref());
+        check(&exchange, &answer, method(&exchange));
+        check_outcome(&server, &exchange, method(&exchange));
+        // A panic is its stream's, not its connection's.
+        assert_eq!(client.get("/burn/1").text(), "burnt", "behind {}", exchange.target);
+    }
+}
+
+#[test]
+fn all_on_one_connection() {
+    let server = server();
+    let mut client = server.http2();
+    for exchange in table() {
+        let answer = client.exchange(method(&exchange), exchange.target, body(&exchange).as_ref());
+        check(&exchange, &answer, method(&exchange));
+        check_outcome(&server, &exchange, method(&exchange));
+    }
+}
+
+#[test]
+fn all_at_once() {
+    let server = server();
+    let table = table();
+    let bodies: Vec<_> = table.iter().map(body).collect();
+    let all: Vec<_> = (0..3)
+        .flat_map(|_| table.iter().zip(&bodies))
+        .map(|(exchange, body)| (method(exchange), exchange.target, body.as_ref()))
+        .collect();
+    let mut client = server.http2();
+    for _ in 0..3 {
+        let answers = client.exchange_all(&all);
+        for (exchange, answer) in (0..3).flat_map(|_| &table).zip(answers) {
+            check(exchange, &answer, method(exchange));
+        }
+    }
+}
+
+#[test]
+fn asked_for_the_head_only() {
+    let server = server();
+    let mut client = server.http2();
+    for exchange in table().into_iter().filter(|exchange| matches!(exchange.content, Content::None)) {
+        let answer = client.exchange("HEAD", exchange.target, None);
+        check(&exchange, &answer, "HEAD");
+        check_outcome(&server, &exchange, "HEAD");
+    }
+}
+
+#[test]
+fn hints_come_first() {
+    let server = server();
+    let answer = server.http2().get("/hints");
+    let link = ("link".to_owned(), "</style.css>; rel=preload".to_owned());
+    assert_eq!(answer.informs, [(103, vec![link])]);
+}
+
+// RFC 9113 §8.5, RFC 8441 §4: CONNECT and extended CONNECT turn one stream into a tunnel; what HTTP/1 calls Upgrade is the latter.
+#[test]
+fn a_tunnel_is_one_stream() {
+    let server = Server::start(|_| ());
+    for is_extended in [false, true] {
+        let mut client = server.http2();
+        let asked = if is_extended {
+            client.connect_to("echo", "/switch")
+        } else {
+            let request = http::Request::builder().method("CONNECT").uri("switch.test:443");
+            client.open(request.body(()).unwrap(), true)
+        };
+        let Asked { response, mut content } = asked;
+        let response = client.wait(response).unwrap();
+        assert_eq!((response.status().as_u16(), response.headers().get("content-length")), (200, None));
+        let mut inbound = response.into_body();
+        for octets in [&b"one"[..], b"GET / HTTP/1.1\r\n\r\n", b"\0\xff"] {
+            content.send_data(octets.into(), false).unwrap();
+            assert_eq!(client.wait(exactly(&mut inbound, octets.len())), octets);
+        }
+        assert_eq!(client.get("/fixed").text(), "fixed", "other streams go on beside it");
+        let large = octets(3 * 1024 * 1024);
+        let sent = Body { pieces: vec![large.clone()], ..Body::default() };
+        let got = client.wait(async {
+            let sending = tokio::spawn(send(content, Some(sent)));
+            let got = exactly(&mut inbound, large.len()).await;
+            sending.await.unwrap().unwrap();
+            while let Some(octets) = inbound.data().await {
+                assert!(octets.unwrap().is_empty(), "the tunnel ends when both sides have");
+            }
+            got
+        });
+        assert!(got == large);
+    }
+}
+
+#[test]
+fn no_tunnel_without_the_offer() {
+    let server = Server::start(|_| ());
+    assert_eq!(server.http2().get("/switch").status, 426);
+}
+
+#[test]
+fn a_wait_is_dropped_when_its_stream_is_reset() {
+    let server = Server::start(|_| ());
+    let mut client = server.http2();
+    let Asked { response, content } = client.ask("GET", "/hold", None);
+    client.settle();
+    server.probe.await_held(1);
+    drop((response, content));
+    client.settle();
+    server.probe.await_seen(&Seen::Dropped("hold"));
+    assert_eq!(server.probe.outcome("/hold").ending, Ending::PeerGone);
+    assert_eq!(client.get("/fixed").text(), "fixed", "the connection goes on");
+}
+
+#[test]
+fn all_waits_are_dropped_when_the_connection_goes() {
+    let server = Server::start(|_| ());
+    let mut client = server.http2();
+    let asked: Vec<_> = (0..5).map(|_| client.ask("GET", "/hold", None)).collect();
+    client.settle();
+    server.probe.await_held(5);
+    drop((client, asked));
+    for _ in 0..5 {
+        assert_eq!(server.probe.outcome("/hold").ending, Ending::PeerGone);
+    }
+    server.await_connections(0);
+}
+
+#[test]
+fn what_breaks_off_is_one_stream() {
+    let server = Server::start(|_| ());
+    let mut client = server.http2();
+    let mut held = client.ask("GET", "/hold", None);
+    for (target, ending) in
+        [("/abort", Ending::Aborted), ("/fail-stream", Ending::BodyFailed), ("/panic-stream", Ending::Panicked)]
+    {
+        let asked = client.ask("GET", target, None);
+        let error = client.wait(answer(asked.response)).unwrap_err();
+        assert_eq!(error.reason(), Some(Reason::INTERNAL_ERROR), "{target}");
+        assert_eq!(server.probe.outcome(target).ending, ending, "{target}");
+    }
+    server.probe.release();
+    assert_eq!(client.wait(answer(held.response)).unwrap().text(), "released");
+    held.content.send_reset(Reason::NO_ERROR);
+}
+
+// RFC 9110 §10.1.1.
+#[test]
+fn continue_comes_with_the_first_look_at_the_body() {
+    let server = Server::start(|_| ());
+    let mut client = server.http2();
+    let request = || {
+        let request = http::Request::builder().method("POST").uri("http://test/collect");
+        request.header("expect", "100-continue").header("content-length", "5").body(()).unwrap()
+    };
+    let Asked { mut response, mut content } = client.open(request(), true);
+    let inform = client.wait(std::future::poll_fn(|task| response.poll_informational(task)));
+    assert_eq!(inform.unwrap().unwrap().status().as_u16(), 100);
+    content.send_data("hello".into(), true).unwrap();
+    assert_eq!(client.wait(answer(response)).unwrap().text(), collected(b"hello"));
+}
+
+/// What a handler does not read stays with the peer: no more than the stream's window comes.
+#[test]
+fn an_upload_to_a_slow_handler_waits_for_the_window() {
+    let server = Server::start(|setup| setup.http2.stream_window_bytes = 100_000);
+    let mut client = server.http2();
+    let large = octets(20_000_000);
+    let wanted = collected(&large);
+    let Asked { response, mut content } = client.ask("POST", "/slowly", Some(&Body::sized(large.clone())));
+    client.settle();
+    server.probe.await_held(1);
+    content.reserve_capacity(large.len());
+    client.settle();
+    assert_eq!(content.capacity(), 100_000);
+    assert_eq!(client.get("/fixed").text(), "fixed", "others go on beside it");
+    server.probe.release();
+    let answer = client.wait(async {
+        let sending = tokio::spawn(send(content, Some(Body::sized(large))));
+        let answer = answer(response).await.unwrap();
+        sending.await.unwrap().unwrap();
+        answer
+    });
+    assert_eq!(answer.text(), wanted);
+}
+
+#[test]
+fn echoes_run_both_ways_at_once_side_by_side() {
+    let server = Server::start(|_| ());
+    let mut client = server.http2();
+    let large = Body::sized(octets(3_000_000));
+    let all = vec![("POST", "/echo", Some(&large)); 8];
+    assert!(client.exchange_all(&all).iter().all(|answer| answer.body == large.pieces[0]));
+}
+
+/// A peer with a window of one octet gets its answers all the same.
+#[test]
+fn windows_of_one_octet() {
+    let server = Server::start(|_| ());
+    let mut builder = h2::client::Builder::new();
+    builder.initial_window_size(1);
+    let mut client = Http2::connect_with(server.address(), &builder);
+    let answers = client.exchange_all(&[("GET", "/octets/500", None), ("GET", "/chunk/300", None)]);
+    assert!(answers[0].body == octets(500) && answers[1].body == octets(300));
+}
+
+#[test]
+fn a_body_that_stops_is_told_to_its_reader_and_the_connection_goes_on() {
+    let server = Server::start(|setup| setup.timeouts.body_idle = SHORT);
+    let mut client = server.http2();
+    let Asked { response, mut content } = client.ask("POST", "/collect", Some(&Body::sized(octets(100))));
+    content.send_data(octets(10).into(), false).unwrap();
+    assert_eq!(client.wait(answer(response)).unwrap().status, 408);
+    let Asked { response, mut content } = client.ask("POST", "/echo", Some(&Body::sized(octets(100))));
+    content.send_data(octets(10).into(), false).unwrap();
+    client.wait(answer(response)).unwrap_err();
+    assert_eq!(client.get("/fixed").text(), "fixed");
+}
+
+#[test]
+fn a_window_that_stays_closed_ends_its_stream() {
+    let server = Server::start(|setup| setup.timeouts.write_idle = SHORT);
+    let mut builder = h2::client::Builder::new();
+    builder.initial_window_size(1000);
+    let mut client = Http2::connect_with(server.address(), &builder);
+    let asked = client.ask("GET", "/octets/100000", None);
+    let mut stalled = client.wait(asked.response).unwrap().into_body();
+    let error = client.wait(async {
+        loop {
+            match stalled.data().await {
+                // Taken, and no window given for it.
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return error,
+                None => panic!("the answer looks whole"),
+            }
+        }
+    });
+    assert!(error.is_reset(), "{error}");
+    let outcome = server.probe.outcome("/octets/100000");
+    assert_eq!((outcome.ending, outcome.sent), (Ending::TimedOut, 1000));
+    assert_eq!(client.get("/fixed").text(), "fixed");
+}
+
+// RFC 9113 §6.8: what is under way is answered, then the connection ends without a fault.
+#[test]
+fn a_drain_lets_streams_end() {
+    let mut server = Server::start(|_| ());
+    let probe = server.probe.clone();
+    let mut client = server.http2();
+    let held = client.ask("GET", "/hold", None);
+    client.settle();
+    probe.await_held(1);
+    let idle = server.http2();
+    let drained = server.drain(PATIENCE);
+    idle.end().unwrap();
+    client.settle();
+    assert!(!drained.is_finished());
+    probe.release();
+    assert_eq!(client.wait(answer(held.response)).unwrap().text(), "released");
+    client.end().unwrap();
+    drained.join().unwrap();
+}
+
+#[test]
+fn an_idle_connection_ends_in_time_and_says_so() {
+    let server = Server::start(|setup| setup.timeouts.keep_alive = SHORT);
+    let mut client = server.http2();
+    assert_eq!(client.get("/fixed").text(), "fixed");
+    client.end().unwrap();
+    server.await_connections(0);
+}
+
+// RFC 9113 §3.3: a listener that was told not to speak it answers as HTTP/1 does.
+#[test]
+fn no_prior_knowledge_where_it_is_not_wanted() {
+    let server = Server::start(|setup| setup.protocols.http2_clear = false);
+    let mut client = server.client();
+    client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    assert_eq!(client.answer().status, 505);
+}
+
+#[test]
+fn the_preface_octet_by_octet_and_what_only_resembles_it() {
+    let server = Server::start(|_| ());
+    let mut client = server.client();
+    for octet in b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0" {
+        client.send([*octet]);
+    }
+    let settings = client.exactly(9);
+    assert_eq!((settings[3], &settings[5..]), (4, &[0; 4][..]), "SETTINGS first");
+    let mut client = server.client();
+    client.send("PRI /fixed HTTP/1.1\r\nHost: test\r\n\r\n");
+    assert_eq!(client.answer().text(), "fixed", "a method is only a token");
+}
+
+// RFC 7540 §3.2.
+#[test]
+fn an_upgrade_makes_the_request_stream_1() {
+    let ask = "GET /fixed HTTP/1.1\r\nHost: test\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
+               HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n";
+    let server = Server::start(|setup| setup.protocols.http2_upgrade = true);
+    let mut client = server.client();
+    client.send(ask);
+    client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
+    assert_eq!(client.head().status, 101);
+    let (mut content, mut ended) = (Vec::new(), false);
+    while !ended {
+        let head = client.exactly(9);
+        let len = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
+        let payload = client.exactly(len);
+        if head[8] == 1 {
+            ended = head[4] & 1 != 0;
+            if head[3] == 0 {
+                content.extend(payload);
+            }
+        }
+    }
+    assert_eq!(content, b"fixed");
+    let server = Server::start(|_| ());
+    let mut plain = server.client();
+    plain.send(ask);
+    let answer = plain.answer();
+    assert_eq!((answer.status, answer.text()), (200, "fixed"), "not unless a configuration allows it");
+}
+
+#[test]
+fn reading_stops_while_the_peer_does_not() {
+    let server = Server::start(|_| ());
+    let mut client = server.client();
+    client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
+    // PINGs whose answers nobody reads: in the end the kernel takes no more, or the connection ends.
+    let ping = b"\0\0\x08\x06\0\0\0\0\0abcdefgh".repeat(1000);
+    client.stream.set_write_timeout(Some(Duration::from_secs(2))).unwrap();
+    let taken = (0..10_000).take_while(|_| client.stream.write_all(&ping).is_ok()).count();
+    assert!(taken < 10_000, "170 MB of answers are held for a peer that reads none");
+    drop(client);
+    let mut other = Client::connect(server.address());
+    assert_eq!(other.get("/fixed").text(), "fixed");
+}

@@ -1,0 +1,119 @@
+//! How a distinguished name is written: as Go's `pkix.Name` does, which Caddy shows, roughly RFC 2253.
+//!
+//! The attributes that everybody knows come in an order of their own, values of the same kind joined by `+`; in front of them
+//! in the certificate's view, so behind them in the text, all others, with a number for a name and their DER for a value.
+
+use std::fmt::Write as _;
+
+use x509_parser::asn1_rs::{Any, Tag};
+use x509_parser::x509::X509Name;
+
+/// The known attributes of X.520, by the last octet of their identifier, in the order of the text.
+const KNOWN: [(u8, &str); 9] = [
+    (5, "SERIALNUMBER"),
+    (3, "CN"),
+    (11, "OU"),
+    (10, "O"),
+    (17, "POSTALCODE"),
+    (9, "STREET"),
+    (7, "L"),
+    (8, "ST"),
+    (6, "C"),
+];
+
+/// Begins the identifiers of X.520's attributes, 2.5.4.
+const X520: [u8; 2] = [0x55, 4];
+
+pub(super) fn text(name: &X509Name<'_>) -> String {
+    let mut known: [Vec<String>; KNOWN.len()] = Default::default();
+    let mut others = Vec::new();
+    for attribute in name.iter_attributes() {
+        let identifier = attribute.attr_type();
+        let place = match identifier.as_bytes() {
+            [first, second, last] if [*first, *second] == X520 => KNOWN.iter().position(|(known, _)| known == last),
+            _ => None,
+        };
+        let Some(value) = string(attribute.attr_value()) else { continue };
+        match place {
+            // Of these there is one: the last.
+            Some(place @ (0 | 1)) => known[place] = if value.is_empty() { Vec::new() } else { vec![value] },
+            Some(place) => known[place].push(value),
+            None => others.push((identifier.to_id_string(), value)),
+        }
+    }
+    let mut out = String::new();
+    for ((_, short), values) in KNOWN.iter().zip(known) {
+        for (index, value) in values.iter().enumerate() {
+            if !out.is_empty() {
+                out.push(if index > 0 { '+' } else { ',' });
+            }
+            out.push_str(short);
+            out.push('=');
+            escape(value, &mut out);
+        }
+    }
+    for (identifier, value) in others.iter().rev() {
+        if !out.is_empty() {
+            out.push(',');
+        }
+        out.push_str(identifier);
+        out.push_str("=#");
+        der_of(value).iter().for_each(|octet| {
+            let _ = write!(out, "{octet:02x}");
+        });
+    }
+    out
+}
+
+/// The text of a string type; what its type does not allow is replaced.
+fn string(value: &Any<'_>) -> Option<String> {
+    let octets = value.data;
+    match value.tag() {
+        Tag::Utf8String | Tag::PrintableString | Tag::Ia5String | Tag::NumericString => {
+            Some(String::from_utf8_lossy(octets).into_owned())
+        }
+        // Read as ISO 8859-1, as everybody does.
+        Tag::T61String => Some(octets.iter().copied().map(char::from).collect()),
+        Tag::BmpString => {
+            let units = octets.as_chunks().0.iter().copied().map(u16::from_be_bytes);
+            let text: String =
+                char::decode_utf16(units).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+            Some(text.strip_suffix('\0').map(str::to_owned).unwrap_or(text))
+        }
+        _ => None,
+    }
+}
+
+fn escape(value: &str, out: &mut String) {
+    for (at, char) in value.char_indices() {
+        let is_escaped = match char {
+            ',' | '+' | '"' | '\\' | '<' | '>' | ';' => true,
+            ' ' => at == 0 || at == value.len() - 1,
+            '#' => at == 0,
+            _ => false,
+        };
+        if is_escaped {
+            out.push('\\');
+        }
+        out.push(char);
+    }
+}
+
+/// A text as a PrintableString (X.680 §41.4) where it is one, else as a UTF8String.
+fn der_of(text: &str) -> Vec<u8> {
+    const PRINTABLE: u8 = 19;
+    const UTF8: u8 = 12;
+    let is_printable = text.bytes().all(|octet| octet.is_ascii_alphanumeric() || b" '()+,-./:=?".contains(&octet));
+    let mut der = vec![if is_printable { PRINTABLE } else { UTF8 }];
+    match u8::try_from(text.len()) {
+        Ok(len) if len < 0x80 => der.push(len),
+        _ => {
+            let len = text.len().to_be_bytes();
+            let len = &len[len.iter().position(|octet| *octet != 0).unwrap_or_default()..];
+            der.push(0x80 | len.len() as u8);
+            der.extend_from_slice(len);
+        }
+    }
+    der.extend_from_slice(text.as_bytes());
+    der
+}

@@ -1,0 +1,154 @@
+//! What a connection's TLS handshake agreed on, and who the client is by its certificate. All of it is empty in the clear.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
+use crate::context::{AlternativeName, ClientCertificate, TlsFacts};
+
+/// A fact of the handshake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::template) enum OfTls {
+    Version,
+    CipherSuite,
+    Resumed,
+    Protocol,
+    ProtocolMutual,
+    ServerName,
+    EncryptedHello,
+    Client(OfCertificate),
+}
+
+/// A part of the client's certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::template) enum OfCertificate {
+    Fingerprint,
+    PublicKey,
+    PublicKeySha256,
+    Issuer,
+    Serial,
+    Subject,
+    Pem,
+    Base64,
+    Names(AlternativeName),
+    Name(AlternativeName, usize),
+}
+
+impl OfTls {
+    /// What a name stands for that began with `http.request.tls.`; in any case, as in Caddy.
+    pub(super) fn find(name: &str) -> Option<Self> {
+        let name = name.to_ascii_lowercase();
+        if let Some(part) = name.strip_prefix("client.") {
+            return OfCertificate::find(part).map(Self::Client);
+        }
+        Some(match &*name {
+            "version" => Self::Version,
+            "cipher_suite" => Self::CipherSuite,
+            "resumed" => Self::Resumed,
+            "proto" => Self::Protocol,
+            "proto_mutual" => Self::ProtocolMutual,
+            "server_name" => Self::ServerName,
+            "ech" => Self::EncryptedHello,
+            _ => return None,
+        })
+    }
+
+    pub(super) fn render(self, facts: &TlsFacts, out: &mut Vec<u8>) {
+        let text = match self {
+            Self::Version => facts.version,
+            Self::CipherSuite => facts.cipher_suite,
+            Self::Resumed => truth(facts.resumed),
+            Self::Protocol => facts.protocol,
+            // Go's word for what is always so.
+            Self::ProtocolMutual => truth(true),
+            Self::ServerName => facts.server_name.as_deref().unwrap_or_default(),
+            // No listener takes one yet.
+            Self::EncryptedHello => truth(false),
+            // DEVIATES from Caddy 2.11: where the client sent no certificate these are empty. There they are those of an empty one:
+            // `<nil>`, `[]`, the hash of nothing; who asks whether they are empty would take anyone for a client that has one.
+            Self::Client(part) => return facts.client_certificate.iter().for_each(|client| part.render(client, out)),
+        };
+        out.extend_from_slice(text.as_bytes());
+    }
+}
+
+impl OfCertificate {
+    fn find(name: &str) -> Option<Self> {
+        if let Some(names) = name.strip_prefix("san.") {
+            let (kind, index) = match names.split_once('.') {
+                Some((kind, index)) => (kind, Some(index.parse().ok()?)),
+                None => (names, None),
+            };
+            let kind = match kind {
+                "dns_names" => AlternativeName::Dns,
+                "emails" => AlternativeName::Email,
+                "ips" => AlternativeName::Ip,
+                "uris" => AlternativeName::Uri,
+                _ => return None,
+            };
+            return Some(index.map_or(Self::Names(kind), |index| Self::Name(kind, index)));
+        }
+        Some(match name {
+            "fingerprint" => Self::Fingerprint,
+            "public_key" => Self::PublicKey,
+            "public_key_sha256" => Self::PublicKeySha256,
+            "issuer" => Self::Issuer,
+            "serial" => Self::Serial,
+            "subject" => Self::Subject,
+            "certificate_pem" => Self::Pem,
+            "certificate_der_base64" => Self::Base64,
+            _ => return None,
+        })
+    }
+
+    fn render(self, client: &ClientCertificate, out: &mut Vec<u8>) {
+        let text = match self {
+            Self::Issuer => client.issuer(),
+            Self::Serial => client.serial(),
+            Self::Subject => client.subject(),
+            Self::Name(kind, index) => client.alternative_names(kind).get(index).map_or("", |name| name),
+            // As Go writes a list.
+            Self::Names(kind) => {
+                out.push(b'[');
+                for (index, name) in client.alternative_names(kind).iter().enumerate() {
+                    if index > 0 {
+                        out.push(b' ');
+                    }
+                    out.extend_from_slice(name.as_bytes());
+                }
+                "]"
+            }
+            Self::Fingerprint => return hexadecimal(client.fingerprint(), out),
+            Self::PublicKey => return hexadecimal(client.public_key().unwrap_or_default(), out),
+            Self::PublicKeySha256 => {
+                return hexadecimal(client.public_key_sha256().map_or(&[][..], |hash| hash), out);
+            }
+            Self::Base64 => return base64(client.der(), out),
+            // RFC 7468 §2: lines of 64.
+            Self::Pem => {
+                out.extend_from_slice(b"-----BEGIN CERTIFICATE-----\n");
+                for line in client.der().chunks(48) {
+                    base64(line, out);
+                    out.push(b'\n');
+                }
+                "-----END CERTIFICATE-----\n"
+            }
+        };
+        out.extend_from_slice(text.as_bytes());
+    }
+}
+
+fn truth(is_so: bool) -> &'static str {
+    if is_so { "true" } else { "false" }
+}
+
+fn hexadecimal(octets: &[u8], out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    out.extend(octets.iter().flat_map(|octet| [DIGITS[usize::from(octet >> 4)], DIGITS[usize::from(octet & 15)]]));
+}
+
+fn base64(octets: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + octets.len().div_ceil(3) * 4, 0);
+    let written = BASE64_STANDARD.encode_slice(octets, &mut out[start..]).expect("there is room for four in three");
+    out.truncate(start + written);
+}
