@@ -189,7 +189,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             let more = out.is_empty() && self.exchanges.iter().any(|exchange| exchange.could_send(&self.machine));
             if !more {
                 // Whoever holds unused octets back holds the reading back too; but a full turn's worth may be left over.
-                let left = self.may_handle(task, out) && !self.input.is_empty() && self.input.is_fresh();
+                let left = self.may_handle(task, out) && self.input.has_more() && self.input.is_fresh();
                 let closing = self.machine.wants_close() && out.is_empty() && self.exchanges.is_empty() && !left;
                 // A listener that ends still answers what had arrived before it said so.
                 if closing && !(self.listener.is_ending() && self.read(task, out)?) {
@@ -240,7 +240,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
 
     fn handle_input(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
         let mut resting = None;
-        let mut again = !self.input.is_empty();
+        let mut again = self.input.has_more();
         while again && self.may_handle(task, out) {
             if self.met != self.listener.renewals() {
                 self.meet();
@@ -268,7 +268,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         if let Some(slot) = resting {
             self.core.put_resting(slot);
         }
-        self.input.handled();
+        self.input.handled(again);
     }
 
     /// Another plan took over: its limits hold from the next head on.
