@@ -9,9 +9,9 @@
 //! connection, whose buffers are ours. The listener's limit for heads holds for the whole of it.
 //!
 //! A full TLS 1.3 handshake costs 180 µs of processor time with an ECDSA P-256 certificate and 460 µs with RSA-2048, accepting
-//! and a first request included; longer RSA keys take a multiple. Where the key is RSA, the step that signs goes to the computing pool. Others stay on
-//! the worker: they are near the bound of what may, and the pool's threads give way to busy workers, who then would take no
-//! new connections.
+//! and a first request included; longer RSA keys take a multiple. Where the key is RSA, the step that signs goes to the
+//! computing pool. Others stay on the worker, although a handler might not take that long: the pool's threads give way to busy
+//! workers, who would then take no new connections.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
