@@ -8,6 +8,7 @@
 //! - `follow`: `--watch`, `--resume`, SIGUSR1
 //! - `background`: `start`, `stop`, `reload`, and the small commands
 //! - `mistakes`: what the operator is told
+//! - `http2`: curl, nghttp, h2load and Go speak it
 //! - `matchers`: each of them, in Caddyfiles
 //! - `examples`: every Caddyfile under `examples/`
 //! - `documents`: every Caddyfile and configuration in the documentation
@@ -22,6 +23,7 @@ mod examples;
 mod fmt;
 mod follow;
 mod hash_password;
+mod http2;
 mod matchers;
 mod mistakes;
 mod process;
