@@ -53,8 +53,14 @@ impl Admin {
     /// Listens and answers.
     pub(crate) fn open(rules: Rules, office: Arc<Office>) -> Result<Self, LoadFault> {
         let (listeners, plan) = behind(&rules, &office);
-        let engine =
-            Engine::start(EngineSpec { workers: 1, listeners, plan, blocking: BLOCKING, access: Box::new(io::sink()) });
+        let engine = Engine::start(EngineSpec {
+            workers: 1,
+            listeners,
+            plan,
+            certificates: None,
+            blocking: BLOCKING,
+            access: Box::new(io::sink()),
+        });
         match engine {
             Ok(engine) => Ok(Self { rules, office, engine }),
             Err(error) => Err(LoadFault::Admin(rules.address, error)),
@@ -76,14 +82,14 @@ impl Admin {
         if rules.address.listen != self.rules.address.listen {
             listeners.push(ListenerSpec { address: self.rules.address.listen, ..listeners[0].clone() });
         }
-        let widened = self.engine.reload(listeners, plan).await;
+        let widened = self.engine.reload(listeners, plan, None).await;
         widened.map_err(|error| LoadFault::Admin(rules.address.clone(), error))
     }
 
     /// Answers by these rules, and at their place only.
     pub(crate) async fn settle(&mut self, rules: Rules) {
         let (listeners, plan) = behind(&rules, &self.office);
-        match self.engine.reload(listeners, plan).await {
+        match self.engine.reload(listeners, plan, None).await {
             Ok(()) => self.rules = rules,
             // Its socket is there already, so only the system itself can refuse.
             Err(error) => tracing::error!("the admin API keeps its rules: {error}"),

@@ -24,6 +24,7 @@ fn start(caddyfile: &str) -> Engine {
         listeners: loaded.listeners,
         plan: Arc::new(loaded.plan),
         blocking: BlockingSpec::default(),
+        certificates: None,
         access: Box::new(std::io::sink()),
     };
     Engine::start(spec).expect("a free port")

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use causeway_pipeline::TlsFacts;
 use causeway_progress::stage;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedSender;
@@ -18,6 +19,8 @@ use crate::drive::Connection;
 use crate::listener::{Listener, ListenerKey};
 use crate::machine::Protocol;
 use crate::server::Command;
+use crate::tls;
+use crate::transport::Transport;
 use crate::worker::{Core, Load};
 
 /// Connections that the kernel holds for us before they are accepted, per worker and address.
@@ -123,7 +126,7 @@ fn is_the_peers(error: &io::Error) -> bool {
     )
 }
 
-/// Starts a connection's task on this worker.
+/// Starts a connection's task on this worker, or that of its handshake.
 pub(crate) fn carry(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream, peer: SocketAddr) {
     // Answers are written whole, so there is nothing that Nagle's algorithm could gather.
     let local = stream.set_nodelay(true).and_then(|()| stream.local_addr());
@@ -132,13 +135,31 @@ pub(crate) fn carry(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream,
         core.connection_ended();
         return;
     };
-    let machine = Protocol::clear(&listener.plan().offer);
-    tokio::task::spawn_local(Connection::new(
-        Rc::clone(core),
-        Rc::clone(listener),
-        stream,
-        machine,
-        (peer, local),
-        None,
-    ));
+    let ends = (peer, local);
+    let plan = listener.plan();
+    match &plan.tls {
+        None => start(Rc::clone(core), Rc::clone(listener), stream, ends, None),
+        Some(tls) => {
+            let (own_core, own_listener) = (Rc::clone(core), Rc::clone(listener));
+            tls::begin(core, listener, Arc::clone(tls), stream, ends, move |secured| {
+                start(own_core, own_listener, secured.stream, ends, Some(Rc::new(secured.facts)));
+            });
+        }
+    }
+}
+
+/// Starts the task of a connection whose transport is ready.
+fn start<T: Transport + 'static>(
+    core: Rc<Core>,
+    listener: Rc<Listener>,
+    transport: T,
+    ends: (SocketAddr, SocketAddr),
+    tls: Option<Rc<TlsFacts>>,
+) {
+    let offer = Rc::clone(&listener.plan().offer);
+    let machine = match &tls {
+        None => Protocol::clear(&offer),
+        Some(facts) => Protocol::protected(&offer, Some(facts.protocol.as_bytes())),
+    };
+    tokio::task::spawn_local(Connection::new(core, listener, transport, machine, ends, tls));
 }

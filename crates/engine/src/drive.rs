@@ -25,7 +25,7 @@ use std::task::{Context as Task, Poll};
 use std::time::Instant;
 
 use causeway_message::WriteList;
-use causeway_pipeline::{Arrival, BodyFault, Ending, Frame, TlsFacts};
+use causeway_pipeline::{Arrival, BodyFault, Ending, Frame, Scheme, TlsFacts};
 use causeway_progress::{Stamp, stage};
 
 use crate::clock;
@@ -187,7 +187,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             let more = out.is_empty() && self.exchanges.iter().any(|exchange| exchange.could_send(&self.machine));
             if !more {
                 // Whoever holds unused octets back holds the reading back too; but a full turn's worth may be left over.
-                let left = self.may_handle(task, out) && !self.input.is_empty() && self.input.is_fresh();
+                let left = self.may_handle(task, out) && self.input.has_more() && self.input.is_fresh();
                 let closing = self.machine.wants_close() && out.is_empty() && self.exchanges.is_empty() && !left;
                 // A listener that ends still answers what had arrived before it said so.
                 if closing && !(self.listener.is_ending() && self.read(task, out)?) {
@@ -238,7 +238,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
 
     fn handle_input(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
         let mut resting = None;
-        let mut again = !self.input.is_empty();
+        let mut again = self.input.has_more();
         while again && self.may_handle(task, out) {
             if self.met != self.listener.renewals() {
                 self.meet();
@@ -266,7 +266,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         if let Some(slot) = resting {
             self.core.put_resting(slot);
         }
-        self.input.handled();
+        self.input.handled(again);
     }
 
     /// Another plan took over: its limits hold from the next head on.
@@ -294,8 +294,8 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         let at = clock::now();
         // Whatever head has begun behind this one, its time runs from here.
         self.since = at;
-        let arrival =
-            Arrival { peer, local, scheme: plan.scheme, server: plan.server, at, upgrade, tls: self.tls.clone() };
+        let scheme = if self.tls.is_some() { Scheme::Https } else { Scheme::Http };
+        let arrival = Arrival { peer, local, scheme, server: plan.server, at, upgrade, tls: self.tls.clone() };
         let cx = slot.spare.prepare(arrival, &plan.generation);
         let inbound = if body.is_empty() { Inbound::Over } else { Inbound::Open };
         if inbound == Inbound::Over {

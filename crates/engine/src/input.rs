@@ -17,6 +17,8 @@ pub(crate) struct Input {
     end: u32,
     /// Octets came since the machine last stopped for want of more, or for an exchange that was then open.
     fresh: bool,
+    /// The machine was stopped before it said that it has no more to say, which may need no octets.
+    unheard: bool,
 }
 
 impl Input {
@@ -37,6 +39,11 @@ impl Input {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.start == self.end
+    }
+
+    /// Whether there is something for the machine: octets, or its chance to speak behind the last ones.
+    pub(crate) fn has_more(&self) -> bool {
+        self.unheard || !self.is_empty()
     }
 
     /// Whether handing the octets to the machine may bring something that it did not bring before.
@@ -64,8 +71,9 @@ impl Input {
         self.fresh = octets > 0;
     }
 
-    /// The machine has seen what there is.
-    pub(crate) fn handled(&mut self) {
+    /// The machine has seen what there is, or was stopped before.
+    pub(crate) fn handled(&mut self, stopped: bool) {
+        self.unheard = stopped;
         if self.is_empty() {
             self.set_used(0..0);
         }
@@ -113,12 +121,14 @@ impl Input {
     /// A read found nothing: an empty block goes back to the pool.
     pub(crate) fn rest(&mut self) {
         if self.is_empty() {
-            self.forget();
+            self.block = None;
+            self.set_used(0..0);
         }
     }
 
     /// Drops what was not used.
     pub(crate) fn forget(&mut self) {
+        self.unheard = false;
         self.block = None;
         self.set_used(0..0);
     }
@@ -143,7 +153,7 @@ mod tests {
         input.rest();
         assert_eq!(blocks.free(), 0, "not while there are octets");
         input.consume(3);
-        input.handled();
+        input.handled(false);
         input.rest();
         assert_eq!(blocks.free(), 1);
         assert!(input.is_empty() && input.octets().is_empty());

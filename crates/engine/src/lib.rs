@@ -6,7 +6,7 @@
 //! - `listener`: a worker's listeners, and how the next plan takes over
 //! - `accept`: from sockets to connections, and which worker a connection goes to
 //! - `drive`: the life of a connection, written once over two seams
-//!   - `transport`: what carries its octets
+//!   - `transport`: what carries its octets; `tls`: the same, sealed
 //!   - `machine`: the protocol
 //! - `input`: octets read and not used yet
 //! - `exchange`: one request and its answer; `content`: where the answer's content comes from
@@ -30,9 +30,11 @@ mod ports;
 mod recycle;
 mod server;
 mod timers;
+mod tls;
 mod transport;
 mod worker;
 
 pub use blocking::BlockingSpec;
 pub use ports::BindError;
 pub use server::{Engine, EngineSpec, Pools, StartError};
+pub use tls::{Certificates, TlsError, certificate};

@@ -15,12 +15,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use causeway_pipeline::{Generation, ListenerSpec, Plan, Protocols, Scheme, ServerId, Timeouts};
+use causeway_pipeline::{Generation, ListenerSpec, Plan, Protocols, ServerId, Timeouts};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
 use crate::accept::{Adopted, Peers, accept, carry};
+use crate::tls::TlsPlan;
 use crate::worker::Core;
 
 /// A listener, by the same number on every worker and from one plan to the next.
@@ -32,7 +33,8 @@ pub(crate) struct ListenerKey(pub(crate) u64);
 pub(crate) struct ListenerPlan {
     pub(crate) generation: Rc<Generation>,
     pub(crate) server: ServerId,
-    pub(crate) scheme: Scheme,
+    /// How connections are protected that begin now.
+    pub(crate) tls: Option<Arc<TlsPlan>>,
     pub(crate) timeouts: Timeouts,
     pub(crate) discard_octets_max: u64,
     pub(crate) offer: Rc<Offer>,
@@ -76,11 +78,11 @@ impl Offer {
 }
 
 impl ListenerPlan {
-    pub(crate) fn new(spec: &ListenerSpec, generation: &Rc<Generation>) -> Self {
+    pub(crate) fn new(spec: &ListenerSpec, tls: Option<Arc<TlsPlan>>, generation: &Rc<Generation>) -> Self {
         Self {
             generation: Rc::clone(generation),
             server: spec.server,
-            scheme: Scheme::Http,
+            tls,
             timeouts: spec.timeouts,
             discard_octets_max: spec.head.discard_bytes_max,
             offer: Rc::new(Offer::new(spec)),
@@ -153,7 +155,7 @@ impl Listener {
         let last = Self::new(ListenerPlan {
             generation: Rc::clone(vacant),
             server: plan.server,
-            scheme: plan.scheme,
+            tls: None,
             timeouts: plan.timeouts,
             discard_octets_max: plan.discard_octets_max,
             offer: Rc::clone(&plan.offer),
@@ -181,6 +183,8 @@ pub(crate) struct Change {
     pub(crate) plan: Arc<Plan>,
     /// Every listener that it has.
     pub(crate) specs: Arc<[(ListenerKey, ListenerSpec)]>,
+    /// How each of them protects its connections.
+    pub(crate) tls: Arc<[Option<Arc<TlsPlan>>]>,
     /// This worker's sockets of those that are new.
     pub(crate) sockets: Vec<(ListenerKey, std::net::TcpListener)>,
 }
@@ -227,7 +231,7 @@ impl Listeners {
     /// Makes everything that the next plan needs here. When it fails, nothing is left of it.
     pub(crate) fn prepare(&mut self, change: Change) -> io::Result<()> {
         self.abandon();
-        let Change { plan, specs, sockets } = change;
+        let Change { plan, specs, tls, sockets } = change;
         let listen = |(key, socket)| Ok((key, tokio::net::TcpListener::from_std(socket)?));
         let sockets = sockets.into_iter().map(listen).collect::<io::Result<_>>()?;
         let worker = self.core.worker();
@@ -236,7 +240,11 @@ impl Listeners {
         let generation = made.map_err(|_| io::Error::other("a module panicked while its state was made"))?;
         let whole = |(_, spec): &(_, ListenerSpec)| spec.head.head_bytes_max.max(spec.head.trailers_bytes_max);
         let block_octets = specs.iter().map(whole).max().unwrap_or(0);
-        let plans = specs.iter().map(|(key, spec)| (*key, ListenerPlan::new(spec, &generation))).collect();
+        let plans = specs
+            .iter()
+            .zip(&*tls)
+            .map(|((key, spec), tls)| (*key, ListenerPlan::new(spec, tls.clone(), &generation)))
+            .collect();
         self.prepared = Some(Prepared { generation, plans, sockets, block_octets });
         Ok(())
     }

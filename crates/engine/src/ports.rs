@@ -14,6 +14,7 @@ pub use bind::BindError;
 use bind::{Own, bind};
 
 use crate::listener::{Change, ListenerKey};
+use crate::tls::TlsPlan;
 
 /// A listener of the process.
 #[derive(Debug, Clone, Copy)]
@@ -109,9 +110,10 @@ pub(crate) struct Taken {
 
 impl Arranged {
     /// What each worker is to do for it.
-    pub(crate) fn hand_out(self, plan: &Arc<Plan>) -> (Vec<Change>, Taken) {
+    pub(crate) fn hand_out(self, plan: &Arc<Plan>, tls: &Arc<[Option<Arc<TlsPlan>>]>) -> (Vec<Change>, Taken) {
         let Self { specs, open, closing, sockets, keys_used } = self;
-        let change = |sockets| Change { plan: Arc::clone(plan), specs: Arc::clone(&specs), sockets };
+        let change =
+            |sockets| Change { plan: Arc::clone(plan), specs: Arc::clone(&specs), tls: Arc::clone(tls), sockets };
         (sockets.into_iter().map(change).collect(), Taken { open, closing, keys_used })
     }
 }

@@ -23,6 +23,7 @@ use crate::access::AccessWriter;
 use crate::blocking::{BlockingPools, BlockingSpec};
 use crate::listener::{Change, ListenerKey};
 use crate::ports::{BindError, Ports};
+use crate::tls::{Certificates, Tickets, TlsError, TlsPlan};
 use crate::worker::Load;
 use run::WorkerSpec;
 
@@ -34,6 +35,8 @@ pub struct EngineSpec {
     pub listeners: Vec<ListenerSpec>,
     /// What its requests meet.
     pub plan: Arc<Plan>,
+    /// Where listeners with TLS find their certificates.
+    pub certificates: Option<Arc<dyn Certificates>>,
     /// The bounds of the pool that may block.
     pub blocking: BlockingSpec,
     /// Where access records go.
@@ -57,6 +60,8 @@ pub struct Pools {
 pub enum StartError {
     /// An address cannot be listened on.
     Bind(BindError),
+    /// A listener's TLS cannot be set up as it was written.
+    Tls(TlsError),
     /// The system has no thread or no reactor for us, or a worker could not be made ready.
     System(io::Error),
 }
@@ -65,6 +70,7 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bind(error) => error.fmt(f),
+            Self::Tls(error) => error.fmt(f),
             Self::System(error) => write!(f, "making the workers ready: {error}"),
         }
     }
@@ -96,6 +102,7 @@ pub(crate) enum Command {
 /// A running engine. Dropping it ends its workers at once.
 pub struct Engine {
     ports: Ports,
+    tickets: Tickets,
     /// As [`Engine::addresses`] lends them.
     addresses: Vec<SocketAddr>,
     /// Every plan that was put in place and may not be freed yet.
@@ -115,9 +122,11 @@ impl Engine {
     /// The first listener that cannot be bound, or the system's refusal of threads.
     pub fn start(spec: EngineSpec) -> Result<Self, StartError> {
         let workers = spec.workers.max(1);
+        let tickets = Tickets::new().map_err(StartError::System)?;
+        let tls = TlsPlan::all(&spec.listeners, spec.certificates.as_ref(), &tickets).map_err(StartError::Tls)?;
         let mut ports = Ports::default();
         let arranged = ports.arrange(spec.listeners, workers).map_err(StartError::Bind)?;
-        let (changes, taken) = arranged.hand_out(&spec.plan);
+        let (changes, taken) = arranged.hand_out(&spec.plan, &tls);
         ports.adopt(taken);
         let (sink, access) = AccessWriter::start(spec.access).map_err(StartError::System)?;
         let loads: Arc<[Arc<Load>]> = (0..workers).map(|_| Arc::default()).collect();
@@ -127,6 +136,7 @@ impl Engine {
         let mut engine = Self {
             addresses: ports.addresses().collect(),
             ports,
+            tickets,
             plans: vec![Arc::downgrade(&spec.plan)],
             commands,
             threads: Vec::new(),

@@ -61,6 +61,8 @@ pub(crate) struct Core {
     #[expect(clippy::vec_box, reason = "a connection that owes output keeps its list; idle ones keep a null pointer")]
     outputs: RefCell<Vec<Box<WriteList>>>,
     tables: RefCell<Vec<Vec<Exchange>>>,
+    /// Buffers that TLS seals into, one in use at a time but for connections whose peers are slow.
+    sealed: RefCell<Vec<Vec<u8>>>,
     draining: Cell<bool>,
     shutdown_at: Cell<Option<Instant>>,
     closed: Cell<bool>,
@@ -94,6 +96,7 @@ impl Core {
             resting_unused: Cell::new(0),
             outputs: RefCell::default(),
             tables: RefCell::default(),
+            sealed: RefCell::default(),
             draining: Cell::new(false),
             shutdown_at: Cell::default(),
             closed: Cell::new(false),
@@ -191,6 +194,20 @@ impl Core {
         }
     }
 
+    /// A buffer to seal records into.
+    pub(crate) fn take_sealed(&self) -> Vec<u8> {
+        self.sealed.borrow_mut().pop().unwrap_or_else(|| vec![0; crate::tls::SEALED_OCTETS])
+    }
+
+    pub(crate) fn put_sealed(&self, buffer: Vec<u8>) {
+        put_bounded(&self.sealed, buffer);
+    }
+
+    /// Whether the worker ends, and with it every task.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.get()
+    }
+
     fn shrink(&self) {
         self.blocks.shrink();
         let mut resting = self.resting.borrow_mut();
@@ -201,6 +218,7 @@ impl Core {
         // These are in use within a turn only, or while a peer is slow: a few are enough.
         self.outputs.borrow_mut().truncate(OUTPUTS_IDLE);
         self.tables.borrow_mut().truncate(OUTPUTS_IDLE);
+        self.sealed.borrow_mut().truncate(OUTPUTS_IDLE);
     }
 
     /// The task that fires deadlines and sleeps; one per worker, for its life.

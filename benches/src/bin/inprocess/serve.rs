@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use causeway_engine::{BlockingSpec, Engine, EngineSpec};
 use causeway_pipeline::build::ServerSpec;
-use causeway_pipeline::{Build, HeadLimits, ListenAddress, ListenerSpec, Registry, Timeouts};
+use causeway_pipeline::{Build, ListenAddress, ListenerSpec, Registry};
 use serde_json::json;
 
 use crate::Case;
@@ -44,6 +44,7 @@ fn start() -> Engine {
         listeners: vec![listener],
         plan: Arc::new(build.finish()),
         blocking: BlockingSpec::default(),
+        certificates: None,
         access: Box::new(std::io::sink()),
     };
     Engine::start(spec).unwrap_or_else(|error| panic!("{error}"))

@@ -138,7 +138,7 @@ impl Bench {
         let worker: Rc<dyn Worker> = core.clone();
         let generation = Generation::new(Arc::new(plan()), &worker, None);
         let spec = ListenerSpec::new(ListenAddress { host: None, port: 0 }, ServerId::FIRST);
-        let listener = Listener::new(ListenerPlan::new(&spec, &generation));
+        let listener = Listener::new(ListenerPlan::new(&spec, None, &generation));
         let wire = Rc::new(RefCell::new(Wire::default()));
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
         let end = WireEnd(Rc::clone(&wire));
@@ -326,7 +326,7 @@ fn another_plan_is_met_by_the_next_exchange_and_its_limits_by_the_next_head() {
     let old = Rc::downgrade(&bench.generation);
     let worker: Rc<dyn Worker> = bench.core.clone();
     bench.generation = Generation::new(Arc::new(plan()), &worker, None);
-    bench.listener.renew(ListenerPlan::new(&bench.spec, &bench.generation));
+    bench.listener.renew(ListenerPlan::new(&bench.spec, None, &bench.generation));
     bench.sends(&[pair::head(2, "/hold"), pair::end(2)]);
     assert!(bench.turn().is_pending());
     assert!(bench.log().is_empty(), "an exchange is open");
@@ -356,7 +356,7 @@ fn an_idle_connection_holds_no_generation() {
     assert!(bench.turn().is_pending());
     let old = Rc::downgrade(&bench.generation);
     bench.generation = Generation::vacant();
-    bench.listener.renew(ListenerPlan::new(&bench.spec, &bench.generation));
+    bench.listener.renew(ListenerPlan::new(&bench.spec, None, &bench.generation));
     assert!(old.upgrade().is_none());
 }
 

@@ -61,7 +61,8 @@ impl Bench {
         let addresses = sockets.iter().map(|socket| socket.local_addr().unwrap()).collect();
         let specs = keys.iter().map(|key| (ListenerKey(*key), spec.clone())).collect();
         let sockets = new.iter().map(|key| ListenerKey(*key)).zip(sockets).collect();
-        self.listeners.prepare(Change { plan: Arc::new(build.finish()), specs, sockets }).unwrap();
+        let tls = keys.iter().map(|_| None).collect();
+        self.listeners.prepare(Change { plan: Arc::new(build.finish()), specs, tls, sockets }).unwrap();
         addresses
     }
 

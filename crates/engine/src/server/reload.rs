@@ -10,6 +10,7 @@ use causeway_pipeline::{ListenerSpec, Plan};
 use tokio::sync::mpsc::{self, UnboundedSender};
 
 use super::{Command, Engine, StartError};
+use crate::tls::{Certificates, TlsPlan};
 
 impl Engine {
     /// Puts another plan in place; answers once every worker has it and listeners that it does not name are closed.
@@ -23,11 +24,20 @@ impl Engine {
     ///
     /// What is dropped before it was answered leaves the old plan or the new one in place, never part of each.
     ///
+    /// Connections over TLS keep what their handshake agreed on; sessions that began before are resumed.
+    ///
     /// # Errors
-    /// The first listener that cannot be bound, or a worker that could not be made ready. Then nothing has changed.
-    pub async fn reload(&mut self, listeners: Vec<ListenerSpec>, plan: Arc<Plan>) -> Result<(), StartError> {
+    /// The first listener that cannot be bound or whose TLS cannot be set up, or a worker that could not be made ready. Then
+    /// nothing has changed.
+    pub async fn reload(
+        &mut self,
+        listeners: Vec<ListenerSpec>,
+        plan: Arc<Plan>,
+        certificates: Option<Arc<dyn Certificates>>,
+    ) -> Result<(), StartError> {
+        let tls = TlsPlan::all(&listeners, certificates.as_ref(), &self.tickets).map_err(StartError::Tls)?;
         let arranged = self.ports.arrange(listeners, self.commands.len()).map_err(StartError::Bind)?;
-        let (changes, taken) = arranged.hand_out(&plan);
+        let (changes, taken) = arranged.hand_out(&plan, &tls);
         self.plans.retain(|known| known.strong_count() > 0 && !std::ptr::eq(known.as_ptr(), Arc::as_ptr(&plan)));
         self.plans.push(Arc::downgrade(&plan));
         drop(plan);

@@ -46,6 +46,19 @@ fn an_upload_to_a_slow_handler_waits_in_the_kernel() {
     assert_eq!(server.probe.outcome("/slowly").received, LARGE as u64);
 }
 
+/// The end of a body has no octets of its own; it comes when there is room again.
+#[test]
+fn the_end_comes_behind_a_body_that_filled_the_mailbox() {
+    let server = Server::start(|_| ());
+    let mut client = server.client();
+    client.post("/slowly", &octets(64 * 1024));
+    server.probe.await_held(1);
+    // The worker has seen all of it when another connection's later request is answered.
+    assert_eq!(server.client().get("/sleep/50").text(), "slept");
+    server.probe.release();
+    assert_eq!(client.answer().text(), collected(&octets(64 * 1024)));
+}
+
 #[test]
 fn an_echo_runs_both_ways_at_once() {
     let server = Server::start(|_| ());

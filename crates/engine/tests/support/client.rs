@@ -38,6 +38,8 @@ impl Answer {
 pub(crate) enum Close {
     End,
     Reset,
+    /// Over TLS: without close_notify.
+    Cut,
 }
 
 /// What a request asks for, as far as it decides on an answer's framing.
@@ -48,8 +50,8 @@ pub(crate) enum Asked {
     Tunnel,
 }
 
-pub(crate) struct Client {
-    pub(crate) stream: TcpStream,
+pub(crate) struct Client<S = TcpStream> {
+    pub(crate) stream: S,
     buffer: Vec<u8>,
 }
 
@@ -64,6 +66,24 @@ impl Client {
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
         stream.set_write_timeout(Some(PATIENCE)).expect("a socket");
         stream.set_nodelay(true).expect("a socket");
+        Self::with(stream)
+    }
+
+    /// Ends our sending side.
+    #[track_caller]
+    pub(crate) fn end(&mut self) {
+        self.stream.shutdown(Shutdown::Write).expect("a socket");
+    }
+
+    /// Closes with a reset.
+    pub(crate) fn reset(self) {
+        socket2::SockRef::from(&self.stream).set_linger(Some(std::time::Duration::ZERO)).expect("a socket");
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    /// Over whatever carries octets.
+    pub(crate) fn with(stream: S) -> Self {
         Self { stream, buffer: Vec::new() }
     }
 
@@ -90,17 +110,6 @@ impl Client {
         let len = body.len();
         self.send(format!("POST {target} HTTP/1.1\r\nHost: test\r\nContent-Length: {len}\r\n\r\n"));
         self.send(body);
-    }
-
-    /// Ends our sending side.
-    #[track_caller]
-    pub(crate) fn end(&mut self) {
-        self.stream.shutdown(Shutdown::Write).expect("a socket");
-    }
-
-    /// Closes with a reset.
-    pub(crate) fn reset(self) {
-        socket2::SockRef::from(&self.stream).set_linger(Some(std::time::Duration::ZERO)).expect("a socket");
     }
 
     #[track_caller]
@@ -214,6 +223,9 @@ impl Client {
                 Ok(len) => self.buffer.extend_from_slice(&octets[..len]),
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => {
                     return (std::mem::take(&mut self.buffer), Close::Reset);
+                }
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                    return (std::mem::take(&mut self.buffer), Close::Cut);
                 }
                 Err(error) => panic!("the server neither sends nor closes: {error}"),
             }

@@ -11,7 +11,7 @@ use causeway_message::{FieldMap, FieldValue, NameRef, StatusCode, names};
 use causeway_pipeline::worker::run_blocking;
 use causeway_pipeline::{
     BodyFault, BodyStream, Build, BuildError, Context, Fault, Frame, Handler, Matched, Matcher, Outcome, Registry,
-    RequestBody, Response, Sleep, Step,
+    RequestBody, Response, Sleep, Step, TlsFacts,
 };
 use serde_json::{Value, json};
 
@@ -139,6 +139,16 @@ const ACTS: &[(&str, Enter)] = &[
         text(cx, thread.name().unwrap_or("nameless"))
     }),
     ("plan", |cx, _| plan(cx)),
+    ("tls", |cx, _| {
+        let arrival = cx.arrival();
+        let facts = arrival.tls.as_deref().map(|facts| {
+            let TlsFacts { version, cipher_suite, protocol, server_name, resumed, client_certificate } = facts;
+            let certificate = client_certificate.as_ref().map(|certificate| certificate.der().len());
+            format!("{version} {cipher_suite} {protocol} {server_name:?} {resumed} {certificate:?}")
+        });
+        let facts = format!("{} {}", arrival.scheme.as_str(), facts.as_deref().unwrap_or("in the clear"));
+        text(cx, &facts)
+    }),
     ("outlive", |cx, given| {
         let held = given.probe.hold();
         cx.wait(held, |cx, _| plan(cx))

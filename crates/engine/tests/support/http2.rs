@@ -9,6 +9,7 @@ use h2::client::{ResponseFuture, SendRequest};
 use h2::ext::Protocol;
 use h2::{RecvStream, SendStream};
 use http::{HeaderMap, Method, Request};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 
@@ -51,10 +52,22 @@ impl Http2 {
 
     #[track_caller]
     pub(crate) fn connect_with(address: SocketAddr, builder: &h2::client::Builder) -> Self {
-        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let (requests, ended) = runtime.block_on(async {
+        Self::over(builder, async {
             let stream = TcpStream::connect(address).await.expect("the server listens");
             stream.set_nodelay(true).expect("a socket");
+            stream
+        })
+    }
+
+    /// Over whatever carries octets.
+    #[track_caller]
+    pub(crate) fn over<S>(builder: &h2::client::Builder, stream: impl Future<Output = S>) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let (requests, ended) = runtime.block_on(async {
+            let stream = stream.await;
             let (requests, connection) = builder.handshake(stream).await.expect("a preface goes out");
             let (end, ended) = oneshot::channel();
             tokio::spawn(async move { drop(end.send(connection.await)) });

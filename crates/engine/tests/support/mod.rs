@@ -4,7 +4,7 @@
 //! - `probe`: what handlers tell the test, and what the test lets go on
 //! - `handlers`, `bodies`: one behaviour each, registered and built from JSON like any module
 //! - `server`: an engine with all of them, one route per handler, named by the path's first segment
-//! - `client`: a blocking HTTP/1 client
+//! - `client`: a blocking HTTP/1 client; `tls`: certificates, and the same client over TLS
 //! - `http2`: a blocking HTTP/2 client
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
@@ -14,6 +14,7 @@ pub(crate) mod handlers;
 pub(crate) mod http2;
 pub(crate) mod probe;
 pub(crate) mod server;
+pub(crate) mod tls;
 
 pub(crate) use client::{Answer, Client, Close};
 pub(crate) use http2::Http2;

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_engine::{BlockingSpec, Engine, EngineSpec, StartError};
+use causeway_engine::{BlockingSpec, Certificates, Engine, EngineSpec, StartError};
 use causeway_pipeline::build::ServerSpec;
-use causeway_pipeline::{Build, HeadLimits, ListenAddress, ListenerSpec, Plan, Protocols, Timeouts};
+use causeway_pipeline::{Build, HeadLimits, ListenAddress, ListenerSpec, Plan, Protocols, Timeouts, TlsSpec};
 use serde_json::json;
 
 use super::client::Client;
@@ -37,6 +37,9 @@ pub(crate) struct Setup {
     /// Servers of the plan before it, so that its number differs.
     pub(crate) servers_before: usize,
     pub(crate) states: States,
+    /// How every listener protects its connections.
+    pub(crate) tls: Option<TlsSpec>,
+    pub(crate) certificates: Option<Arc<dyn Certificates>>,
 }
 
 /// What the plan's workers keep for it.
@@ -63,6 +66,8 @@ impl Setup {
             name: "test",
             servers_before: 0,
             states: States::None,
+            tls: None,
+            certificates: None,
         };
         tweak(&mut setup);
         setup
@@ -92,6 +97,7 @@ impl Setup {
             timeouts: self.timeouts,
             head: self.head,
             protocols: self.protocols,
+            tls: self.tls.clone(),
             http2: self.http2,
             ..ListenerSpec::new(*address, server)
         };
@@ -127,6 +133,7 @@ impl Server {
             workers: setup.workers,
             listeners,
             plan,
+            certificates: setup.certificates,
             blocking: setup.blocking,
             access: Box::new(std::io::sink()),
         })?;
@@ -146,8 +153,9 @@ impl Server {
         tweak: impl FnOnce(&mut Setup),
     ) -> impl Future<Output = Result<(), StartError>> + Send {
         let given = Given { probe: Arc::clone(&self.probe), files: self.files.clone() };
-        let (listeners, plan) = Setup::new(tweak).build(&given);
-        self.engine.as_mut().expect("it was not drained").reload(listeners, plan)
+        let setup = Setup::new(tweak);
+        let (listeners, plan) = setup.build(&given);
+        self.engine.as_mut().expect("it was not drained").reload(listeners, plan, setup.certificates)
     }
 
     /// Waits until so many plans are left.

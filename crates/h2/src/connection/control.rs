@@ -98,10 +98,9 @@ impl Connection {
             _ => ErrorCode::FrameSize,
         };
         match self.streams.get(frame.stream) {
-            Some(stream) if !stream.is_closed() => self.reset_for(frame.stream, code, out),
             // RFC 9113 §6.4: a stream that was never opened cannot be reset.
             None if self.is_untouched(frame.stream) => Err(Fault(code)),
-            _ => Ok(Step::Done),
+            _ => self.reset_for(frame.stream, code, out),
         }
     }
 

@@ -106,12 +106,16 @@ impl Connection {
         self.forget(id, out);
     }
 
-    /// Resets a stream for something that the peer did. It is out of the table then, if it ever was in it.
+    /// Resets a stream for something that the peer did. Where the owner knew of it and it was not over, the step says so.
     #[cold]
     pub(crate) fn reset_for(&mut self, id: u32, code: ErrorCode, out: &mut WriteList) -> Result<Step<'static>, Fault> {
+        let was_open = self.streams.get(id).is_some_and(|stream| !stream.is_closed());
         self.put_reset(id, code, out);
-        self.forget(id, out);
         self.meter.reset(&self.settings.budgets)?;
+        if !was_open {
+            return Ok(Step::Done);
+        }
+        self.forget(id, out);
         Ok(Step::Reset(id, code))
     }
 

@@ -208,3 +208,6 @@ fn is_value(octets: &[u8]) -> bool {
     let good = octets.iter().fold(true, |good, &octet| good & is_value_octet(octet));
     good && !matches!(octets, [b' ' | b'\t', ..] | [.., b' ' | b'\t'])
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,7 +46,7 @@ pub enum Pseudo {
 
 /// The sending side of one connection. Holds no memory of its own until there is a field that may repeat.
 ///
-/// A field block is what is written between two changes of the table's size, from its first field to its last.
+/// It knows no beginning or end of a block: whoever writes one writes all its fields before the peer's settings may change again.
 #[derive(Debug)]
 pub struct Encoder {
     table: Table,
@@ -89,11 +89,11 @@ impl Encoder {
     /// between two blocks.
     pub fn set_table_bytes_max(&mut self, octets: u32) {
         let size = octets.min(self.size_bound);
-        let (smallest, before) = self.changed.unwrap_or((self.table.size_max(), self.table.size_max()));
-        if size != before {
-            self.changed = Some((smallest.min(size), size));
+        if size != self.table.size_max() {
+            let smallest = self.changed.map_or(size, |(smallest, _)| smallest.min(size));
+            self.changed = Some((smallest, size));
+            self.table.set_size_max(size);
         }
-        self.table.set_size_max(size);
     }
 
     /// `:status`, the first field of a response.

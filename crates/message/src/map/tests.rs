@@ -135,3 +135,19 @@ fn rfc9110_5_6_1_lists_run_over_lines() {
     assert!(map.has_token(names::CONNECTION, "upgrade") && !map.has_token(names::CONNECTION, "close"));
     assert!(!map.has_token(names::UPGRADE, "x"));
 }
+
+#[test]
+fn pushing_is_appending() {
+    let (mut pushed, mut appended) = (FieldMap::new(), FieldMap::new());
+    for (spelled, text) in [("host", "a"), ("x-own", "b"), ("host", ""), ("x-own", "c"), ("via", "d")] {
+        appended.append(name(spelled), value(text));
+        match name(spelled) {
+            NameRef::Known(known) => pushed.push_known(known, text.as_bytes()),
+            NameRef::Other(other) => pushed.push_other(other, text.as_bytes()),
+        }
+    }
+    assert_eq!(pushed, appended);
+    assert!(pushed.is_repeated(names::HOST) && !pushed.is_repeated(names::VIA));
+    assert_eq!(pushed.unregistered().collect::<Vec<_>>(), ["x-own", "x-own"]);
+    assert_eq!(pushed.get(name("x-own")), Some(&b"b"[..]));
+}

@@ -158,7 +158,7 @@ impl Default for Memory {
 
 impl Memory {
     pub(super) fn other_mut(&mut self, mark: u32) -> &mut Seen {
-        &mut self.others[(mark >> 16) as usize % SEEN_MAX]
+        &mut self.others[(mark >> 24) as usize % SEEN_MAX]
     }
 }
 
@@ -172,17 +172,19 @@ impl Slot {
     }
 }
 
-/// Tells fields apart, mostly: two with the same mark differ only between the ends of name or value.
+/// Tells fields apart, mostly: two with the same mark differ only between the ends of name or value, or in the name's case.
 pub(super) fn mark(name: &[u8], value: &[u8]) -> u32 {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut mark = (name.len() as u64) << 32 | value.len() as u64;
-    for octets in [name, value] {
+    // The bit of a letter's case is not looked at in a name.
+    for (octets, unseen) in [(name, 0x2020_2020_2020_2020), (value, 0)] {
         let (first, last) = match octets.first_chunk::<8>().zip(octets.last_chunk::<8>()) {
             Some((first, last)) => (u64::from_le_bytes(*first), u64::from_le_bytes(*last)),
             None => (octets.iter().fold(0, |word, &octet| word << 8 | u64::from(octet)), 0),
         };
-        mark = (mark ^ first).wrapping_mul(SPREAD).rotate_left(29);
-        mark = (mark ^ last).wrapping_mul(SPREAD).rotate_left(29);
+        mark = (mark ^ (first | unseen)).wrapping_mul(SPREAD).rotate_left(29);
+        mark = (mark ^ (last | unseen)).wrapping_mul(SPREAD).rotate_left(29);
     }
-    (mark >> 32) as u32
+    // The best mixed bits, the product's highest, were turned to here.
+    mark as u32
 }

@@ -1,0 +1,132 @@
+//! An authority of the test's own, a store of what it signed, and clients that trust it.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use causeway_engine::Certificates;
+use causeway_engine::certificate::{CertificateDer, CertifiedKey, PrivateKeyDer, certified_key};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, RsaKeySize};
+use rustls::client::Resumption;
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
+
+use super::Client;
+
+/// A client over TLS.
+pub(crate) type TlsClient = Client<StreamOwned<ClientConnection, TcpStream>>;
+
+/// Both versions.
+pub(crate) const VERSIONS: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS12, &rustls::version::TLS13];
+
+/// What signs.
+pub(crate) struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pub(crate) certificate: Vec<u8>,
+}
+
+/// A certificate and its key.
+pub(crate) struct Signed {
+    pub(crate) chain: Vec<CertificateDer<'static>>,
+    pub(crate) key: PrivateKeyDer<'static>,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let certificate = params.self_signed(&key).unwrap().der().to_vec();
+        Self { issuer: Issuer::new(params, key), certificate }
+    }
+
+    /// With an ECDSA key.
+    pub(crate) fn sign(&self, names: &[&str]) -> Signed {
+        self.sign_key(names, KeyPair::generate().unwrap())
+    }
+
+    pub(crate) fn sign_rsa(&self, names: &[&str]) -> Signed {
+        self.sign_key(names, KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048).unwrap())
+    }
+
+    fn sign_key(&self, names: &[&str], key: KeyPair) -> Signed {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &self.issuer).unwrap();
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        Signed { chain: vec![certificate.der().clone()], key }
+    }
+
+    /// A client's configuration that trusts it, in these versions.
+    pub(crate) fn client(&self, versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
+        self.client_with(versions, None)
+    }
+
+    pub(crate) fn client_with(
+        &self,
+        versions: &[&'static SupportedProtocolVersion],
+        own: Option<Signed>,
+    ) -> ClientConfig {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from(&self.certificate[..])).unwrap();
+        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_protocol_versions(versions)
+            .unwrap()
+            .with_root_certificates(roots);
+        let mut config = match own {
+            Some(Signed { chain, key }) => builder.with_client_auth_cert(chain, key).unwrap(),
+            None => builder.with_no_client_auth(),
+        };
+        config.resumption = Resumption::in_memory_sessions(16);
+        config
+    }
+}
+
+/// Certificates by name, as an owner of the engine would have them.
+#[derive(Debug, Default)]
+pub(crate) struct Store {
+    /// By name and tag.
+    known: Mutex<BTreeMap<(String, String), Arc<CertifiedKey>>>,
+}
+
+impl Store {
+    pub(crate) fn put(&self, name: &str, tag: &str, signed: Signed) {
+        let key = certified_key(signed.chain, signed.key).unwrap();
+        self.known.lock().unwrap().insert((name.to_owned(), tag.to_owned()), Arc::new(key));
+    }
+}
+
+impl Certificates for Store {
+    fn find(&self, server_name: Option<&str>, tags: &[String]) -> Option<Arc<CertifiedKey>> {
+        let known = self.known.lock().unwrap();
+        let name = server_name.unwrap_or("<none>");
+        let wildcard = name.split_once('.').map(|(_, rest)| format!("*.{rest}")).unwrap_or_default();
+        let mut candidates = known
+            .iter()
+            .filter(|((known, _), _)| known == name)
+            .chain(known.iter().filter(|((known, _), _)| *known == wildcard));
+        candidates.find(|((_, tag), _)| tags.is_empty() || tags.contains(tag)).map(|(_, key)| Arc::clone(key))
+    }
+}
+
+/// Connects; the handshake is made with the first octets that are sent or read.
+#[track_caller]
+pub(crate) fn connect(address: SocketAddr, config: &Arc<ClientConfig>, name: &str) -> TlsClient {
+    let tcp = Client::connect(address).stream;
+    over(tcp, config, name)
+}
+
+#[track_caller]
+pub(crate) fn over(tcp: TcpStream, config: &Arc<ClientConfig>, name: &str) -> TlsClient {
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let tls = ClientConnection::new(Arc::clone(config), name).unwrap();
+    Client::with(StreamOwned::new(tls, tcp))
+}
+
+impl TlsClient {
+    /// The certificate that the server showed.
+    #[track_caller]
+    pub(crate) fn shown(&self) -> Vec<u8> {
+        self.stream.conn.peer_certificates().expect("the handshake is over")[0].to_vec()
+    }
+}

@@ -1,0 +1,212 @@
+//! What a peer may not do at our cost: one test for each budget. All end with ENHANCE_YOUR_CALM (RFC 9113 §10.5).
+#![allow(missing_docs, reason = "a test")]
+
+mod peer;
+
+use causeway_h2::{Budgets, Settings};
+use causeway_message::{Framing, StreamId};
+use peer::*;
+
+/// Hands over what `make` says until the connection ends; answers after how many times. What it sent is taken each time.
+#[track_caller]
+fn until_broken(peer: &mut Peer, max: u32, mut make: impl FnMut(u32) -> Vec<u8>) -> Option<u32> {
+    for at in 0..max {
+        peer.feed(&make(at));
+        let lines = peer.take();
+        if lines.contains("< broken") {
+            assert!(lines.contains("ENHANCE_YOUR_CALM"), "{lines}");
+            assert!(peer.server.wants_close() && peer.server.streams() == 0);
+            return Some(at);
+        }
+    }
+    None
+}
+
+fn met() -> Peer {
+    Peer::met(Settings::default())
+}
+
+// CVE-2023-44487: a request and its reset, again and again.
+#[test]
+fn rapid_reset() {
+    let make = |at: u32| [get(at * 2 + 1), rst_stream(at * 2 + 1, 8)].concat();
+    assert_eq!(until_broken(&mut met(), 1000, make), Some(200));
+    // At a bearable pace it goes on for ever.
+    let mut peer = met();
+    for at in 0..3000 {
+        peer.after(31);
+        peer.feed(&make(at));
+    }
+    assert!(!peer.take().contains("broken"));
+}
+
+// CVE-2025-8671: the server is made to reset: by windows of 0 and past their bound, content behind the end, a stream that depends on
+// itself, malformed heads, content that belies its length. All count together.
+#[test]
+fn made_you_reset() {
+    let ways: [fn(u32) -> Vec<u8>; 7] = [
+        |id| [get(id), window_update(id, 0)].concat(),
+        |id| [get(id), window_update(id, 0x7fff_ffff)].concat(),
+        |id| [get(id), data(id, 0, b"x")].concat(),
+        |id| [get(id), priority(id, id)].concat(),
+        |id| headers(id, END_STREAM, &[(":method", "GET")]),
+        |id| [headers(id, 0, &with(POST_FIELDS, &[("content-length", "1")])), data(id, END_STREAM, b"xx")].concat(),
+        |id| [get(id), frame(0x2, 0, id, &[0])].concat(),
+    ];
+    for way in ways {
+        assert_eq!(until_broken(&mut met(), 1000, |at| way(at * 2 + 1)), Some(200));
+    }
+    assert_eq!(until_broken(&mut met(), 1000, |at| ways[at as usize % 7](at * 2 + 1)), Some(200));
+}
+
+// Streams beyond the limit are refused so often, and no more.
+#[test]
+fn refused_streams() {
+    let mut peer = Peer::met(Settings { streams_max: 1, ..Settings::default() });
+    assert_eq!(until_broken(&mut peer, 1000, |at| get(at * 2 + 1)), Some(201));
+}
+
+// CVE-2019-9512, CVE-2019-9515: answers that nobody takes.
+#[test]
+fn answers_that_are_not_taken() {
+    for octets in [ping(0, b"12345678"), settings(&[])] {
+        let mut peer = met();
+        let much = octets.repeat(1001);
+        peer.feed(&much[..octets.len() * 1000]);
+        assert!(!peer.take().contains("broken"), "up to its bound");
+        let mut peer = met();
+        peer.feed(&much);
+        assert!(peer.take().ends_with("> GOAWAY 0 ENHANCE_YOUR_CALM\n< broken"));
+    }
+}
+
+// Frames that carry nothing: whatever they are, and though their answers are taken.
+#[test]
+fn control_frames() {
+    let ways: [fn(u32) -> Vec<u8>; 8] = [
+        |_| ping(0, b"12345678"),
+        |_| ping(ACK, b"12345678"),
+        |at| settings(&[(4, at)]),
+        |_| settings_ack(),
+        |_| window_update(0, 1),
+        |_| priority(5, 3),
+        |_| priority_update(1001, "u=1"),
+        |_| frame(0x77, 0, 0, &[0; 5]),
+    ];
+    for way in ways {
+        let broken = until_broken(&mut met(), 3000, way);
+        assert!(broken.is_some_and(|at| (1990..=2000).contains(&at)), "{broken:?}");
+    }
+    // Behind answers and with requests they are part of the work.
+    let mut peer = met();
+    for at in 0..1000u32 {
+        let id = at * 2 + 1;
+        peer.feed(&[get(id), window_update(0, 4), priority(id, 0), ping(0, b"12345678")].concat());
+        peer.answer(id, 200, "four");
+        peer.feed(&[window_update(id, 1), rst_stream(id, 0)].concat());
+        assert!(!peer.take().contains("broken"), "{at}");
+    }
+}
+
+// A download whose reader announces every frame of it: no matter how long.
+#[test]
+fn window_updates_of_a_long_download() {
+    let mut peer = met();
+    peer.feed(&get(1));
+    peer.send_head(1, &[], 200, Framing::Stream);
+    for at in 0..5000 {
+        assert_eq!(peer.send(1, &[b'x'; 16_384]), 0);
+        peer.feed(&[window_update(0, 16_384), window_update(1, 16_384)].concat());
+        assert!(!peer.take().contains("broken"), "{at}");
+    }
+}
+
+// CVE-2019-9518: DATA without content.
+#[test]
+fn empty_data() {
+    let mut peer = met();
+    peer.feed(&post(1));
+    assert_eq!(until_broken(&mut peer, 1000, |_| data(1, 0, b"")), Some(100));
+    let mut peer = met();
+    peer.feed(&post(1));
+    assert_eq!(until_broken(&mut peer, 1000, |_| data(1, PADDED, &[3, 0, 0, 0])), Some(100));
+    let mut peer = met();
+    peer.feed(&post(1));
+    peer.reset(1);
+    assert_eq!(until_broken(&mut peer, 1000, |_| data(1, 0, b"")), Some(100), "on a stream that is no more");
+}
+
+// CVE-2024-27316 and its like: a header block without end, of much or of nothing.
+#[test]
+fn continuations() {
+    for fragment in [vec![], block(&[("x", "y")])] {
+        let mut peer = met();
+        peer.feed(&frame(0x1, END_STREAM, 1, &block(GET_FIELDS)));
+        assert_eq!(until_broken(&mut peer, 100, |_| continuation(1, 0, &fragment)), Some(8));
+    }
+    let mut peer = met();
+    peer.feed(&frame(0x1, END_STREAM, 1, &block(GET_FIELDS)));
+    let most = block(&[("x", &"y".repeat(16_000))]);
+    assert_eq!(until_broken(&mut peer, 100, |_| continuation(1, 0, &most)), Some(3));
+}
+
+// A frame of thousands of settings.
+#[test]
+fn many_settings() {
+    let mut peer = met();
+    peer.feed(&settings(&[(4, 1); 64]));
+    assert_eq!(peer.take(), "> SETTINGS ACK");
+    assert_eq!(until_broken(&mut peer, 1, |_| settings(&[(4, 1); 65])), Some(0));
+}
+
+// Content octet by octet, which nobody reads: what holding it costs does not depend on its length.
+#[test]
+fn tiny_data() {
+    let mut peer = met();
+    peer.reads = false;
+    peer.feed(&post(1));
+    assert_eq!(until_broken(&mut peer, 5000, |_| data(1, 0, b"x")), Some(1024));
+    // A stream whose reader keeps up lives for ever, also when it is always a few behind.
+    let mut peer = met();
+    peer.reads = false;
+    peer.feed(&post(1));
+    peer.feed(&data(1, 0, &[b'x'; 50]));
+    for at in 0..20_000 {
+        peer.feed(&data(1, 0, b"gRPC?"));
+        peer.release(1, 5);
+        assert!(!peer.take().contains("broken"), "{at}");
+    }
+    // And so does one that brings much.
+    let mut peer = met();
+    peer.reads = false;
+    peer.feed(&post(1));
+    assert_eq!(until_broken(&mut peer, 5000, |_| data(1, 0, &[b'x'; 100])), None);
+}
+
+// RFC 7541 §7.3: one long entry that is named again and again.
+#[test]
+fn hpack_bomb() {
+    let value = "x".repeat(4000);
+    let mut insert = block(GET_FIELDS);
+    insert.extend_from_slice(&[0x40, 1, b'x']);
+    insert.extend_from_slice(&block(&[("", &value)])[2..]);
+    let mut refer = block(GET_FIELDS);
+    refer.extend_from_slice(&[0xbe; 10_000]);
+    let head = |stream, block: &[u8]| frame(0x1, END_STREAM | END_HEADERS, stream, block);
+    let mut peer = met();
+    peer.feed(&[head(1, &insert), head(3, &refer)].concat());
+    assert!(peer.take().ends_with("< 3 fault 431"));
+    assert!(peer.head.octets() <= 32 * 1024);
+}
+
+// All bounds are settings.
+#[test]
+fn budgets_are_settings() {
+    let budgets = Budgets { resets: 1, resets_a_second: 0, ..Budgets::default() };
+    let mut peer = Peer::met(Settings { budgets, ..Settings::default() });
+    assert_eq!(until_broken(&mut peer, 10, |at| [get(at * 2 + 1), rst_stream(at * 2 + 1, 8)].concat()), Some(1));
+    let budgets = Budgets { early_priorities: 0, ..Budgets::default() };
+    let mut peer = Peer::met(Settings { budgets, ..Settings::default() });
+    peer.feed(&[priority_update(1, "u=0"), get(1)].concat());
+    assert_eq!(peer.server.rank(StreamId(1)) >> 61, 3);
+}

@@ -1,0 +1,130 @@
+//! The hot path allocates nothing once its memory has grown.
+#![allow(missing_docs, reason = "a test")]
+
+mod peer;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Instant;
+
+use causeway_h2::{Event, Server, Settings};
+use causeway_message::{Chunk, FieldValue, Framing, Head, ResponseHead, StatusCode, WriteList, names};
+use peer::{
+    DATE, END_STREAM, GET_FIELDS, POST_FIELDS, PREFACE, data, headers, settings, settings_ack, window_update, with,
+};
+
+thread_local!(static ALLOCATIONS: Cell<u64> = const { Cell::new(0) });
+
+struct Counting;
+
+#[expect(unsafe_code, reason = "a global allocator has no safe interface")]
+// SAFETY: every call goes on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn allocations_during(run: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.get();
+    run();
+    ALLOCATIONS.get() - before
+}
+
+struct Conn {
+    server: Server,
+    head: Head,
+    out: WriteList,
+    response: ResponseHead,
+    now: Instant,
+}
+
+impl Conn {
+    fn serve(&mut self, mut input: &[u8]) {
+        loop {
+            let handled = self.server.handle_octets(self.now, input, &mut self.head, &mut self.out);
+            input = &input[handled.consumed..];
+            match handled.event {
+                Some(Event::Head { stream, body, .. }) if !body.is_empty() => {
+                    self.server.send_continue(stream, &mut self.out);
+                }
+                Some(Event::Data { stream, range }) => {
+                    self.server.release(stream, range.len() as u32, &mut self.out);
+                }
+                Some(Event::Head { stream, .. } | Event::Trailers { stream } | Event::End { stream }) => {
+                    self.response.clear();
+                    self.response.set_status(StatusCode::OK);
+                    self.response.set(names::CONTENT_TYPE, FieldValue::from_static("text/plain"));
+                    self.response.set(names::SERVER, FieldValue::from_static("Causeway"));
+                    self.server.send_head(stream, &self.response, Framing::Stream, DATE, &mut self.out);
+                    self.server.send(stream, &mut Chunk::from_static(&[b'x'; 5000]), &mut self.out);
+                    self.server.send(stream, &mut Chunk::from_static(b"hello"), &mut self.out);
+                    self.server.send_trailers(stream, self.response.fields(), &mut self.out);
+                    self.server.finish(stream, &mut self.out);
+                }
+                Some(other) => panic!("{other:?}"),
+                None if handled.consumed == 0 => break,
+                None => {}
+            }
+        }
+        self.out.advance(self.out.len());
+    }
+}
+
+/// Three requests on new streams: one plain, one with a field of its own and cookies, one with content and trailers.
+fn requests(first: u32) -> Vec<u8> {
+    let own = with(GET_FIELDS, &[("x-own", "y"), ("cookie", "a=b"), ("cookie", "c=d"), ("priority", "u=1, i")]);
+    let expecting = with(POST_FIELDS, &[("expect", "100-continue"), ("content-length", "5")]);
+    [
+        headers(first, END_STREAM, GET_FIELDS),
+        headers(first + 2, END_STREAM, &own),
+        headers(first + 4, 0, &expecting),
+        data(first + 4, 0, b"hello"),
+        headers(first + 4, END_STREAM, &[("x-sum", "1")]),
+        window_update(0, 15_015),
+    ]
+    .concat()
+}
+
+#[test]
+fn an_exchange_allocates_nothing_in_steady_state() {
+    let mut conn = Conn {
+        server: Server::new(Rc::new(Settings::default())),
+        head: Head::new(),
+        out: WriteList::new(),
+        response: ResponseHead::new(StatusCode::OK),
+        now: Instant::now(),
+    };
+    conn.serve(&[PREFACE, &settings(&[]), &settings_ack()].concat());
+    assert!(allocations_during(|| conn.serve(&requests(1))) > 0, "the counter counts");
+    (1..20).for_each(|at| conn.serve(&requests(at * 6 + 1)));
+    let inputs: Vec<Vec<u8>> = (20..1020).map(|at| requests(at * 6 + 1)).collect();
+    assert_eq!(allocations_during(|| inputs.iter().for_each(|input| conn.serve(input))), 0);
+    assert!(conn.server.is_idle());
+}
+
+#[test]
+fn what_is_new_is_empty() {
+    let settings = Rc::new(Settings::default());
+    let made = allocations_during(|| {
+        std::hint::black_box(Server::new(settings));
+    });
+    assert_eq!(made, 0);
+}

@@ -1,0 +1,87 @@
+//! HPACK allocates nothing once its memory has grown, although entries come and go with every block.
+#![allow(missing_docs, reason = "a test")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use causeway_h2::hpack::{Decoder, Encoder, Field, Name, Sink};
+use causeway_message::{FieldMap, NameRef, StatusCode, WriteList, names};
+
+thread_local!(static ALLOCATIONS: Cell<u64> = const { Cell::new(0) });
+
+struct Counting;
+
+#[expect(unsafe_code, reason = "a global allocator has no safe interface")]
+// SAFETY: every call goes on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Fills a map, as a request's head does.
+struct Filled(FieldMap);
+
+impl Sink for Filled {
+    fn field(&mut self, field: Field<'_>) {
+        match field.name {
+            Name::Known(known) if field.value_is_valid => self.0.push_known(known, field.value),
+            Name::Other(name) if field.value_is_valid => self.0.push_other(name, field.value),
+            _ => {}
+        }
+    }
+}
+
+/// Blocks of a decoder: what changes is put into the table too, one Huffman-coded; another is not put in.
+fn block(round: u32, out: &mut Vec<u8>) {
+    out.clear();
+    out.extend_from_slice(&[0x82, 0x86, 0x84, 0x40, 5]);
+    out.extend_from_slice(b"x-own");
+    out.push(10);
+    for place in (0..10).rev() {
+        out.push(b'0' + (round / 10u32.pow(place) % 10) as u8);
+    }
+    // `user-agent` by its index, coded: `custom-value` of RFC 7541 C.4.3.
+    out.extend_from_slice(&[0x7a, 0x89, 0x25, 0xa8, 0x49, 0xe9, 0x5b, 0xb8, 0xe8, 0xb4, 0xbf]);
+    out.extend_from_slice(&[0x0f, 0x2c, 0x89, 0x25, 0xa8, 0x49, 0xe9, 0x5b, 0xb8, 0xe8, 0xb4, 0xbf]);
+}
+
+#[test]
+fn nothing_is_allocated_in_steady_state() {
+    let (mut decoder, mut encoder) = (Decoder::new(4096), Encoder::new(4096));
+    let (mut sink, mut octets, mut out) = (Filled(FieldMap::new()), Vec::new(), WriteList::new());
+    let mut run = |round: u32| {
+        block(round, &mut octets);
+        sink.0.clear();
+        decoder.decode(&octets, &mut sink).expect("a block");
+        assert_eq!(sink.0.len(), 3);
+        out.clear();
+        encoder.status(StatusCode::FORBIDDEN, &mut out);
+        encoder.field(names::SERVER, b"Causeway", &mut out);
+        encoder.field(names::DATE, &octets[11..21], &mut out);
+        encoder.field(names::CONTENT_TYPE, if round.is_multiple_of(2) { b"text/html" } else { b"text/css" }, &mut out);
+        encoder.field(names::ETAG, b"\"abc\"", &mut out);
+        encoder.field(NameRef::Other("X-Own"), b"some value", &mut out);
+        encoder.field(NameRef::Other("X-Own-Too"), &octets[11..21], &mut out);
+    };
+    (0..2000).for_each(&mut run);
+    let before = ALLOCATIONS.get();
+    (2000..4000).for_each(run);
+    assert_eq!(ALLOCATIONS.get() - before, 0);
+}

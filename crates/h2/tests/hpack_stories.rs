@@ -1,0 +1,64 @@
+//! The stories of http2jp/hpack-test-case, as far as they lie in `hpack` of the peer suite: `PEER_SUITE`, or
+//! `../shared/peer-suite` beside the project. Without it nothing is tested, and a line says so.
+#![allow(missing_docs, reason = "a test")]
+
+mod hpack;
+
+use std::path::{Path, PathBuf};
+
+use causeway_h2::hpack::{Decoder, Encoder};
+use hpack::{Fields, decoded, encoded, unhex};
+use serde_json::Value;
+
+/// Every story of a folder: the table's size where a case says one, the block, what it says.
+fn stories(folder: &Path) -> Vec<(PathBuf, Value)> {
+    let files = std::fs::read_dir(folder).expect("a folder of stories");
+    let mut stories: Vec<_> = files
+        .map(|file| file.expect("a file").path())
+        .filter(|path| path.extension().is_some_and(|end| end == "json"))
+        .map(|path| {
+            let text = std::fs::read(&path).expect("a story");
+            (path, serde_json::from_slice(&text).expect("JSON"))
+        })
+        .collect();
+    stories.sort_by(|(a, _), (b, _)| a.cmp(b));
+    stories
+}
+
+fn fields(case: &Value) -> Fields {
+    let lines = case["headers"].as_array().expect("a list of fields").iter();
+    lines
+        .flat_map(|line| line.as_object().expect("a field"))
+        .map(|(name, value)| (name.as_bytes().into(), value.as_str().expect("a text").as_bytes().into()))
+        .collect()
+}
+
+#[test]
+fn every_story_is_understood_and_told_again() {
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/peer-suite");
+    let suite = std::env::var_os("PEER_SUITE").map_or_else(beside, PathBuf::from).join("hpack");
+    let Ok(folders) = std::fs::read_dir(&suite) else {
+        println!("nothing tested: no stories in ../shared/peer-suite/hpack or $PEER_SUITE/hpack");
+        return;
+    };
+    let (mut told, mut blocks) = (0, 0);
+    for folder in folders.map(|folder| folder.expect("a folder").path()).filter(|path| path.is_dir()) {
+        for (path, story) in stories(&folder) {
+            let (mut theirs, mut ours, mut encoder) = (Decoder::new(4096), Decoder::new(4096), Encoder::new(4096));
+            for case in story["cases"].as_array().expect("cases") {
+                let (place, want) = (format!("{} {}", path.display(), case["seqno"]), fields(case));
+                if let Some(size) = case["header_table_size"].as_u64() {
+                    encoder.set_table_bytes_max(u32::try_from(size).expect("a size"));
+                }
+                let block = unhex(case["wire"].as_str().expect("octets"));
+                assert_eq!(decoded(&mut theirs, &block).as_ref(), Ok(&want), "{place}");
+                let block = encoded(&mut encoder, &want);
+                assert_eq!(decoded(&mut ours, &block), Ok(want), "{place}, encoded by us");
+                blocks += 1;
+            }
+            told += 1;
+        }
+    }
+    assert!(told > 0, "a suite without stories");
+    println!("{told} stories, {blocks} blocks");
+}

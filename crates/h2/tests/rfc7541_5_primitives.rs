@@ -1,0 +1,72 @@
+//! RFC 7541 §5: integers and strings, as they come inside a block. Their own edges are tested beside the code.
+#![allow(missing_docs, reason = "a test")]
+
+mod hpack;
+
+use causeway_h2::hpack::{Decoder, HpackFault};
+use hpack::{decoded, unhex};
+
+/// Why, the block, and its first field's value.
+type Case<'a> = (&'a str, &'a str, Result<&'a [u8], HpackFault>);
+
+#[track_caller]
+fn check(cases: &[Case<'_>]) {
+    for (why, block, want) in cases {
+        let got = decoded(&mut Decoder::new(4096), &unhex(block)).map(|fields| fields[0].1.to_vec());
+        assert_eq!(got, want.map(<[u8]>::to_vec), "{why}: {block}");
+    }
+}
+
+// §5.1: an integer that ends with the block, is too large or endless.
+#[test]
+fn rfc7541_5_1_integers() {
+    check(&[
+        ("an index of 62 in a prefix of four bits", "0f2f", Err(HpackFault::Truncated)),
+        ("a length past the block", "0001610531", Err(HpackFault::Truncated)),
+        ("a length of 4 GiB", "0001617f80ffffff0f31", Err(HpackFault::Truncated)),
+        ("a length of more", "0001617fffffffff7f31", Err(HpackFault::IntegerTooLarge)),
+        ("an endless length", "0001617fffffffffffffffff", Err(HpackFault::IntegerTooLarge)),
+        ("an endless index", "0fffffffffffffffff", Err(HpackFault::IntegerTooLarge)),
+        ("a padded index", "0f828000 0131", Ok(b"1")),
+        ("an index padded without end", "0f8280808080808000 0131", Err(HpackFault::IntegerTooLarge)),
+    ]);
+}
+
+// §5.2: strings of any octets, plain or Huffman-coded.
+#[test]
+fn rfc7541_5_2_strings() {
+    check(&[
+        ("an empty value", "000161 00", Ok(b"")),
+        ("an empty value, coded", "000161 80", Ok(b"")),
+        ("any octet", "000161 0400ff0a80", Ok(b"\0\xff\n\x80")),
+        ("no value", "000161", Err(HpackFault::Truncated)),
+        ("no name", "00", Err(HpackFault::Truncated)),
+        ("a name that is not there whole", "00056162", Err(HpackFault::Truncated)),
+        ("coded", "000161 8107", Ok(b"0")),
+        ("padded with zeros", "000161 8100", Err(HpackFault::Huffman)),
+        ("padded with more than seven bits", "000161 8207ff", Err(HpackFault::Huffman)),
+        ("with the end of string", "000161 84ffffffff", Err(HpackFault::Huffman)),
+        ("the name's code is wrong", "008100 0131", Err(HpackFault::Huffman)),
+        ("inserted, and wrong", "40 0161 8100", Err(HpackFault::Huffman)),
+    ]);
+}
+
+// Cut anywhere, a block is an error or ends between two fields; nothing panics.
+#[test]
+fn a_block_cut_anywhere() {
+    let block = unhex("3fe11f 82 87 4188f439ce75c875fa57 84 400161 8825a849e95ba97d7f 0f0d0131 1001700173 bebf");
+    let whole = decoded(&mut Decoder::new(4096), &block).expect("a block");
+    assert_eq!(whole.len(), 9);
+    let mut between = 0;
+    for end in 0..block.len() {
+        match decoded(&mut Decoder::new(4096), &block[..end]) {
+            Ok(fields) => {
+                assert_eq!(fields, whole[..fields.len()], "{end}");
+                between += 1;
+            }
+            Err(fault) => assert_eq!(fault, HpackFault::Truncated, "{end}"),
+        }
+    }
+    // Nothing at all, behind the size, and behind each field but the last.
+    assert_eq!(between, 10);
+}

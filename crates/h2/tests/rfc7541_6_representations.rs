@@ -1,0 +1,124 @@
+//! RFC 7541 §6 and §7.1.3: the kinds of field lines, and which of them are secrets.
+#![allow(missing_docs, reason = "a test")]
+
+mod hpack;
+
+use causeway_h2::hpack::{Decoder, Encoder};
+use causeway_message::{NameRef, WriteList, names};
+use hpack::{decoded, encoded, octets, seen, unhex};
+
+// §6.2.1 to §6.2.3: only the first kind changes the table, and only the last says that nobody may index it.
+#[test]
+fn rfc7541_6_2_literals() {
+    for (why, block, inserted, never_indexed) in [
+        ("inserted, the name by index", "58 0131", true, false),
+        ("inserted, the name spelled", "40 0161 0131", true, false),
+        ("not inserted, the name by index", "0f09 0131", false, false),
+        ("not inserted, the name spelled", "00 0161 0131", false, false),
+        ("never, the name by index", "1f09 0131", false, true),
+        ("never, the name spelled", "10 0161 0131", false, true),
+        ("never, the value coded", "1f09 8107", false, true),
+    ] {
+        let mut decoder = Decoder::new(4096);
+        let fields = seen(&mut decoder, &unhex(block)).expect("a block");
+        assert_eq!((fields.len(), fields[0].never_indexed), (1, never_indexed), "{why}");
+        assert_eq!(decoded(&mut decoder, &[0xbe]).is_ok(), inserted, "{why}");
+    }
+    // One that names an entry which was put in is as secret as it says itself.
+    let mut decoder = Decoder::new(4096);
+    let fields = seen(&mut decoder, &unhex("40 0161 0131 1f2f 0132 be")).expect("a block");
+    assert_eq!(fields.iter().map(|field| field.never_indexed).collect::<Vec<_>>(), [false, true, false]);
+    assert!(fields.iter().all(|field| field.name == "a"));
+}
+
+// §7.1.3: secrets are sent as such, and never get into our table, however often they come.
+#[test]
+fn rfc7541_7_1_3_our_secrets() {
+    let mut encoder = Encoder::new(4096);
+    let mut out = WriteList::new();
+    for (name, value, secret) in [
+        (names::AUTHORIZATION, "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==", true),
+        (names::PROXY_AUTHORIZATION, "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==", true),
+        (names::SET_COOKIE, "session=0123456789; Secure", true),
+        (names::COOKIE, "a=1234567890; b=123", true),
+        (names::COOKIE, "a=1234567890; b=1234", false),
+        (names::SERVER, "Causeway", false),
+    ] {
+        for round in 0..3 {
+            out.clear();
+            encoder.field(name, value.as_bytes(), &mut out);
+            assert_eq!(octets(&out)[0] & 0xf0 == 0x10, secret, "{name:?} {value}");
+            assert_eq!(out.len() == 1, !secret && round > 0, "{name:?} {value}, {round}");
+        }
+    }
+    for name in [NameRef::Known(names::SERVER), NameRef::Other("X-Own")] {
+        for _ in 0..3 {
+            out.clear();
+            encoder.field_never_indexed(name, b"Causeway", &mut out);
+            assert_eq!(octets(&out)[0] & 0xf0, 0x10, "also what would be in the table");
+        }
+    }
+    let fields = seen(&mut Decoder::new(4096), &octets(&out)).expect("a block");
+    assert_eq!((fields[0].name.as_str(), fields[0].never_indexed), ("x-own", true));
+}
+
+// §6: what repeats costs an octet from its second time on; what changes is left out of the table.
+#[test]
+fn what_repeats_is_one_octet() {
+    let mut encoder = Encoder::new(4096);
+    let repeats = [
+        (":status", "200"),
+        ("server", "Causeway"),
+        ("content-type", "text/html; charset=utf-8"),
+        ("date", "Sun, 06 Nov 1994 08:49:37 GMT"),
+        ("strict-transport-security", "max-age=31536000"),
+    ];
+    let changes = [("content-length", "1234"), ("etag", "\"abc\""), ("last-modified", "Sat, 05 Nov 1994 08:49:37 GMT")];
+    encoded(&mut encoder, &repeats);
+    assert_eq!(encoded(&mut encoder, &repeats), unhex("88 c1 c0 bf be"));
+    for _ in 0..3 {
+        encoded(&mut encoder, &changes);
+    }
+    assert_eq!(encoded(&mut encoder, &repeats), unhex("88 c1 c0 bf be"), "nothing was put behind them");
+    // Several values of one name, as pages have several types.
+    let types = [("content-type", "text/css"), ("content-type", "image/png"), ("content-type", "text/javascript")];
+    encoded(&mut encoder, &types);
+    assert_eq!(encoded(&mut encoder, &types), unhex("c0 bf be"));
+    assert_eq!(encoded(&mut encoder, &repeats), unhex("88 c4 c3 c2 c1"));
+}
+
+// A name whose values do not come again is given up, so that it drives nothing else out; when they do, it is taken up again.
+#[test]
+fn a_name_that_never_repeats_is_given_up() {
+    let mut encoder = Encoder::new(4096);
+    let mut decoder = Decoder::new(4096);
+    let mut block_of = |value: u32| {
+        let block = encoded(&mut encoder, &[("x-powered-by", format!("{value:08}"))]);
+        assert_eq!(&*decoded(&mut decoder, &block).expect("a block")[0].1, format!("{value:08}").as_bytes());
+        block
+    };
+    let inserted = (0..200).filter(|&value| block_of(value)[0] & 0xc0 == 0x40).count();
+    assert!((7..=12).contains(&inserted), "{inserted} of 200");
+    let literals = (0..100).filter(|_| block_of(1000).len() > 1).count();
+    assert!(literals <= 34, "{literals} of 100");
+    assert_eq!(block_of(1000).len(), 1);
+}
+
+// Names that are not registered: put in when the field comes again, in any case of the name.
+#[test]
+fn another_name_is_put_in_when_it_comes_again() {
+    let mut encoder = Encoder::new(4096);
+    let mut out = WriteList::new();
+    for (name, first, len) in
+        [("X-Own-Name", 0x00, 23), ("x-own-name", 0x40, 18), ("X-OWN-NAME", 0xbe, 1), ("x-own-name", 0xbe, 1)]
+    {
+        out.clear();
+        encoder.field(NameRef::Other(name), b"some-value", &mut out);
+        assert_eq!((octets(&out)[0], out.len()), (first, len), "{name}");
+    }
+    for value in 0..100u32 {
+        out.clear();
+        encoder.field(NameRef::Other("x-changes"), format!("{value:09}").as_bytes(), &mut out);
+        assert_eq!(octets(&out)[0], 0, "{value}");
+    }
+}

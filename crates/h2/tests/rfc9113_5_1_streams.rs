@@ -1,0 +1,177 @@
+//! RFC 9113 §5.1: what may come on a stream in which state, identifiers, concurrency.
+#![allow(missing_docs, reason = "a test")]
+
+mod peer;
+
+use causeway_h2::Settings;
+use peer::*;
+
+const BROKEN: &str = "> GOAWAY 0 PROTOCOL_ERROR\n< broken";
+
+// §5.1 idle: nothing but HEADERS and PRIORITY; §5.1.1: a client's streams are odd.
+#[test]
+fn nothing_but_a_head_opens_a_stream() {
+    check(&[
+        ("DATA", data(1, 0, b"x"), BROKEN),
+        ("DATA without content", data(1, END_STREAM, b""), BROKEN),
+        ("RST_STREAM", rst_stream(1, 8), BROKEN),
+        ("WINDOW_UPDATE", window_update(1, 1), BROKEN),
+        ("CONTINUATION", continuation(1, END_HEADERS, &[]), BROKEN),
+        ("PUSH_PROMISE", frame(0x5, END_HEADERS, 1, &[0, 0, 0, 2, 0x82]), BROKEN),
+        ("PRIORITY", [priority(1, 0), priority(8, 0), get(1)].concat(), "< 1 GET / host=a.test"),
+        ("an even stream", get(2), BROKEN),
+        ("content of an even stream", data(2, 0, b"x"), BROKEN),
+        ("stream 0", get(0), BROKEN),
+        ("content of stream 0", data(0, 0, b"x"), BROKEN),
+    ]);
+}
+
+// §5.1.1: identifiers rise; those that are passed over are closed and cannot be used any more.
+#[test]
+fn identifiers_rise() {
+    check(&[
+        (
+            "with gaps",
+            [get(1), get(7), get(9)].concat(),
+            "< 1 GET / host=a.test\n< 7 GET / host=a.test\n< 9 GET / host=a.test",
+        ),
+        (
+            "one that was passed over",
+            [get(5), get(3)].concat(),
+            "< 5 GET / host=a.test\n> GOAWAY 5 PROTOCOL_ERROR\n< broken",
+        ),
+        (
+            "content of one that was passed over",
+            [get(5), data(3, 0, b"x")].concat(),
+            "< 5 GET / host=a.test\n> GOAWAY 5 PROTOCOL_ERROR\n< broken",
+        ),
+    ]);
+}
+
+// §5.1 half-closed (remote): content or another head is a stream error STREAM_CLOSED; the rest is welcome.
+#[test]
+fn a_complete_request_takes_no_more() {
+    let opened = "< 1 GET / host=a.test";
+    let refused = format!("{opened}\n> 1 RST_STREAM STREAM_CLOSED\n< 1 reset");
+    check(&[
+        ("DATA", [get(1), data(1, 0, b"x")].concat(), &refused),
+        ("HEADERS", [get(1), get(1)].concat(), &refused),
+        (
+            "others",
+            [get(1), window_update(1, 1), priority(1, 3), rst_stream(1, 8)].concat(),
+            "< 1 GET / host=a.test\n< 1 reset",
+        ),
+        (
+            "CONTINUATION",
+            [get(1), continuation(1, END_HEADERS, &[])].concat(),
+            "< 1 GET / host=a.test\n> GOAWAY 1 PROTOCOL_ERROR\n< broken",
+        ),
+    ]);
+}
+
+// §5.1 closed: after both sides have ended, content and heads are a connection error STREAM_CLOSED; what may have been under way is ignored.
+#[test]
+fn a_stream_that_both_have_ended_is_closed() {
+    let late = |octets: Vec<u8>| {
+        let mut peer = Peer::met(Settings::default());
+        peer.feed(&get(1));
+        peer.answer(1, 204, "");
+        peer.take();
+        peer.feed(&octets);
+        peer.take()
+    };
+    let broken = "> GOAWAY 1 STREAM_CLOSED\n< broken";
+    for (why, octets, want) in [
+        ("DATA", data(1, 0, b"x"), broken),
+        ("HEADERS", get(1), broken),
+        ("WINDOW_UPDATE", window_update(1, 1), ""),
+        ("WINDOW_UPDATE of 0", window_update(1, 0), ""),
+        ("RST_STREAM", rst_stream(1, 8), ""),
+        ("PRIORITY", priority(1, 3), ""),
+    ] {
+        assert_eq!(late(octets), want, "{why}");
+    }
+}
+
+// §5.1 closed: a peer that reset a stream itself knows that it is closed.
+#[test]
+fn a_stream_that_the_peer_reset_is_closed() {
+    let opened = "< 1 POST /up host=a.test +?\n< 1 reset\n";
+    let broken = format!("{opened}> GOAWAY 1 STREAM_CLOSED\n< broken");
+    check(&[
+        ("DATA", [post(1), rst_stream(1, 8), data(1, 0, b"x")].concat(), &broken),
+        ("HEADERS", [post(1), rst_stream(1, 8), get(1)].concat(), &broken),
+        (
+            "others",
+            [post(1), rst_stream(1, 8), window_update(1, 5), rst_stream(1, 8), get(3)].concat(),
+            &format!("{opened}< 3 GET / host=a.test"),
+        ),
+    ]);
+}
+
+// §5.1 closed: a peer may not have heard that we reset a stream: what it sends there is ignored, and counted for the connection.
+#[test]
+fn frames_under_way_to_a_stream_that_we_reset_are_ignored() {
+    let own = Settings { connection_window: 65_535, ..Settings::default() };
+    let mut peer = Peer::met(own);
+    peer.feed(&[post(1), data(1, 0, b"some")].concat());
+    peer.reset(1);
+    assert_eq!(peer.take(), "< 1 POST /up host=a.test +?\n< 1 data some\n> 1 RST_STREAM INTERNAL_ERROR");
+    let much = data(1, 0, &[b'x'; 16_000]);
+    peer.feed(
+        &[&much[..], &much, &much, &headers(1, END_STREAM, &[("x", "y")]), &window_update(1, 9), &get(3)].concat(),
+    );
+    assert_eq!(peer.take(), "> 0 WINDOW_UPDATE 48004\n< 3 GET / host=a.test");
+    // Amid a frame: the rest of it is counted too.
+    let part = data(5, PADDED, &[&[9][..], &[b'x'; 16_000]].concat());
+    peer.feed(&[&post(5)[..], &part[..5000]].concat());
+    peer.reset(5);
+    peer.take();
+    peer.feed(&part[5000..]);
+    assert_eq!(peer.take(), "");
+    peer.feed(&[&much[..], &much].concat());
+    assert_eq!(peer.take(), "> 0 WINDOW_UPDATE 48001", "stream 1 is remembered still");
+}
+
+// §5.1.2: beyond the limit streams are refused, which says that nothing was done for them; a stream counts until both sides have ended it.
+#[test]
+fn streams_beyond_the_limit_are_refused() {
+    let own = Settings { streams_max: 2, ..Settings::default() };
+    let mut peer = Peer::met(own);
+    peer.feed(&[get(1), post(3), get(5)].concat());
+    assert_eq!(peer.take(), "< 1 GET / host=a.test\n< 3 POST /up host=a.test +?\n> 5 RST_STREAM REFUSED_STREAM");
+    peer.answer(3, 200, "");
+    peer.feed(&get(7));
+    assert!(peer.take().ends_with("> 7 RST_STREAM REFUSED_STREAM"), "half of it is open");
+    peer.feed(&[data(3, END_STREAM, b""), get(9)].concat());
+    assert_eq!(peer.take(), "< 3 end\n< 9 GET / host=a.test");
+    // What the peer knows to be over does not count, even before the owner has said so.
+    peer.send_head(1, &[], 204, causeway_message::Framing::Empty);
+    peer.feed(&get(11));
+    assert!(peer.take().ends_with("< 11 GET / host=a.test"));
+    assert_eq!(peer.server.streams(), 3);
+}
+
+// §5.4.2, §8.1: what an owner's reset says: an error before the answer is complete, none behind it, nothing where all is over.
+#[test]
+fn an_owners_reset() {
+    let mut peer = Peer::met(Settings::default());
+    peer.feed(&[post(1), post(3), get(5), get(7)].concat());
+    peer.take();
+    peer.reset(1);
+    assert_eq!(peer.take(), "> 1 RST_STREAM INTERNAL_ERROR");
+    peer.answer(3, 204, "");
+    peer.take();
+    peer.reset(3);
+    assert_eq!(peer.take(), "> 3 RST_STREAM NO_ERROR");
+    peer.send_head(5, &[], 200, causeway_message::Framing::Sized(9));
+    peer.send(5, b"short");
+    peer.take();
+    peer.finish(5);
+    peer.answer(7, 204, "");
+    peer.reset(7);
+    let date = std::str::from_utf8(DATE).unwrap();
+    let want = format!("> 5 RST_STREAM INTERNAL_ERROR\n> 7 HEADERS END :status=204 date={date}");
+    assert_eq!(peer.take(), want, "a sized answer that is short is no answer");
+    assert_eq!((peer.server.streams(), peer.state()), (0, "keep-alive"));
+}

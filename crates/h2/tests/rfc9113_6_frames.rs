@@ -1,0 +1,229 @@
+//! RFC 9113 §6: what each kind of frame may hold. Windows are in `rfc9113_5_2_flow_control.rs`.
+#![allow(missing_docs, reason = "a test")]
+
+mod peer;
+
+use causeway_h2::Settings;
+use peer::*;
+
+const PROTOCOL: &str = "> GOAWAY 0 PROTOCOL_ERROR\n< broken";
+const FRAME_SIZE: &str = "> GOAWAY 0 FRAME_SIZE_ERROR\n< broken";
+
+// §6.1, §6.2: padding that fills the frame is a connection error; what it holds does not matter.
+#[test]
+fn padding() {
+    let padded = |pad: u8, rest: &[u8]| [&[pad][..], rest].concat();
+    let head = |payload: &[u8]| frame(0x1, END_STREAM | END_HEADERS | PADDED, 1, payload);
+    let fields = block(GET_FIELDS);
+    let opened = "< 1 POST /up host=a.test +?\n";
+    let broken = format!("{opened}> GOAWAY 1 PROTOCOL_ERROR\n< broken");
+    check(&[
+        ("of a head", head(&padded(3, &[&fields[..], &[1, 2, 3]].concat())), "< 1 GET / host=a.test"),
+        ("none", head(&padded(0, &fields)), "< 1 GET / host=a.test"),
+        ("more than a head", head(&padded(255, &fields)), PROTOCOL),
+        ("without a length", head(&[]), FRAME_SIZE),
+        ("of content", [post(1), data(1, PADDED, &padded(3, b"hi123"))].concat(), &format!("{opened}< 1 data hi")),
+        (
+            "only padding",
+            [post(1), data(1, PADDED | END_STREAM, &padded(3, b"123"))].concat(),
+            &format!("{opened}< 1 end"),
+        ),
+        ("as long as the rest", [post(1), data(1, PADDED, &padded(4, b"123"))].concat(), &broken),
+        (
+            "without a length in DATA",
+            [post(1), data(1, PADDED, b"")].concat(),
+            &format!("{opened}> GOAWAY 1 FRAME_SIZE_ERROR\n< broken"),
+        ),
+    ]);
+}
+
+// §6.2, §5.3.2: a head's priority is read over; a stream that depends on itself is a stream error.
+#[test]
+fn priority_in_heads() {
+    let head =
+        |priority: &[u8]| frame(0x1, END_STREAM | END_HEADERS | PRIORITY, 1, &[priority, &block(GET_FIELDS)].concat());
+    check(&[
+        ("read over", head(&[0x80, 0, 0, 3, 7]), "< 1 GET / host=a.test"),
+        ("on itself", head(&[0, 0, 0, 1, 7]), "> 1 RST_STREAM PROTOCOL_ERROR"),
+        ("on itself, exclusively", head(&[0x80, 0, 0, 1, 7]), "> 1 RST_STREAM PROTOCOL_ERROR"),
+        ("not whole", frame(0x1, END_STREAM | END_HEADERS | PRIORITY, 1, &[0, 0, 0, 3]), FRAME_SIZE),
+    ]);
+}
+
+// §6.3: five octets, a stream; anything else is a stream error, and where no stream was opened one of the connection.
+#[test]
+fn priority_frames() {
+    let opened = "< 1 POST /up host=a.test +?\n";
+    let short = |stream| frame(0x2, 0, stream, &[0, 0, 0, 0]);
+    check(&[
+        ("too short", [post(1), short(1)].concat(), &format!("{opened}> 1 RST_STREAM FRAME_SIZE_ERROR\n< 1 reset")),
+        ("too short, idle", short(1), FRAME_SIZE),
+        ("on itself", [post(1), priority(1, 1)].concat(), &format!("{opened}> 1 RST_STREAM PROTOCOL_ERROR\n< 1 reset")),
+        ("on itself, idle", priority(3, 3), PROTOCOL),
+        ("of nobody", priority(0, 1), PROTOCOL),
+    ]);
+}
+
+// §6.4.
+#[test]
+fn rst_stream_frames() {
+    let opened = "< 1 POST /up host=a.test +?\n";
+    check(&[
+        (
+            "too short",
+            [post(1), frame(0x3, 0, 1, &[0; 3])].concat(),
+            &format!("{opened}> GOAWAY 1 FRAME_SIZE_ERROR\n< broken"),
+        ),
+        ("of nobody", rst_stream(0, 0), PROTOCOL),
+        ("an unknown code", [post(1), rst_stream(1, 0xdead_beef)].concat(), &format!("{opened}< 1 reset")),
+    ]);
+}
+
+// §6.5: whole entries, the connection's, within bounds; unknown ones are ignored; an acknowledgement is empty.
+#[test]
+fn settings_frames() {
+    let flow = "> GOAWAY 0 FLOW_CONTROL_ERROR\n< broken";
+    let ack = "> SETTINGS ACK";
+    check(&[
+        ("all that there are", settings(&[(1, 0), (2, 0), (3, 0), (4, 0), (5, 16_384), (6, 0), (8, 1), (9, 1)]), ack),
+        ("unknown", settings(&[(0x1234, 0xffff_ffff), (0, 0)]), ack),
+        ("push, which a client may want", settings(&[(2, 1)]), ack),
+        ("push by 2", settings(&[(2, 2)]), PROTOCOL),
+        ("the largest window", settings(&[(4, 0x7fff_ffff)]), ack),
+        ("a larger window", settings(&[(4, 0x8000_0000)]), flow),
+        ("a smaller frame", settings(&[(5, 16_383)]), PROTOCOL),
+        ("the largest frame", settings(&[(5, 0xff_ffff)]), ack),
+        ("a larger frame", settings(&[(5, 0x100_0000)]), PROTOCOL),
+        ("RFC 8441 §3: by 2", settings(&[(8, 2)]), PROTOCOL),
+        ("RFC 8441 §3: taken back", settings(&[(8, 1), (8, 0)]), PROTOCOL),
+        ("RFC 9218 §2.1: by 2", settings(&[(9, 2)]), PROTOCOL),
+        ("part of an entry", frame(0x4, 0, 0, &[0, 4, 0, 0, 0]), FRAME_SIZE),
+        ("an acknowledgement that says something", frame(0x4, ACK, 0, &[0, 4, 0, 0, 0, 0]), FRAME_SIZE),
+        ("a stream's", frame(0x4, 0, 1, &[]), PROTOCOL),
+    ]);
+}
+
+// §6.7: eight octets come back.
+#[test]
+fn ping_frames() {
+    check(&[
+        ("answered", ping(0, b"12345678"), "> PING ACK 12345678"),
+        ("an answer to nothing", ping(ACK, b"12345678"), ""),
+        ("too short", frame(0x6, 0, 0, b"1234567"), FRAME_SIZE),
+        ("too long", frame(0x6, 0, 0, b"123456789"), FRAME_SIZE),
+        ("a stream's", frame(0x6, 0, 1, b"12345678"), PROTOCOL),
+    ]);
+}
+
+// §6.8: a client's GOAWAY says nothing that a server has to do; its form is checked.
+#[test]
+fn goaway_frames() {
+    check(&[
+        ("then a request", [goaway(0, 0), get(1)].concat(), "< 1 GET / host=a.test"),
+        ("too short", frame(0x7, 0, 0, &[0; 7]), FRAME_SIZE),
+        ("a stream's", frame(0x7, 0, 1, &[0; 8]), PROTOCOL),
+    ]);
+}
+
+// §6.9: four octets.
+#[test]
+fn window_update_frames() {
+    check(&[("too short", frame(0x8, 0, 0, &[0; 3]), FRAME_SIZE), ("too long", frame(0x8, 0, 0, &[0; 5]), FRAME_SIZE)]);
+}
+
+// §6.8: ending gracefully: first that there will be an end, then, once the peer has heard of it, which request was the last.
+#[test]
+fn draining() {
+    let mut peer = Peer::met(Settings::default());
+    peer.feed(&get(1));
+    peer.server.drain(&mut peer.out);
+    peer.server.drain(&mut peer.out);
+    assert_eq!(peer.take(), "< 1 GET / host=a.test\n> GOAWAY 2147483647 NO_ERROR\n> PING goaway 1");
+    assert!(!peer.server.is_last());
+    peer.feed(&[get(3), ping(ACK, b"another!")].concat());
+    assert!(!peer.server.is_last());
+    assert_eq!(peer.take(), "< 3 GET / host=a.test");
+    peer.feed(
+        &[&ping(ACK, b"goaway 1")[..], &get(5), &post(7), &data(7, END_STREAM, b"ignored"), &rst_stream(7, 8)].concat(),
+    );
+    assert_eq!(peer.take(), "> GOAWAY 3 NO_ERROR");
+    assert!(peer.server.is_last() && !peer.server.wants_close());
+    peer.answer(1, 200, "");
+    peer.take();
+    peer.feed(&frame(0x1, END_HEADERS | END_STREAM, 9, &[0xff, 0xff, 0xff]));
+    assert_eq!(peer.take(), "> GOAWAY 3 COMPRESSION_ERROR\n< broken", "the last stream is never raised");
+
+    // Nothing is open: only the peer's word is waited for, and not for ever.
+    for answers in [true, false] {
+        let mut peer = Peer::new(Settings::default());
+        peer.server.drain(&mut peer.out);
+        assert!(peer.take().starts_with("> SETTINGS"), "SETTINGS come first even here");
+        peer.feed(&[PREFACE, &settings(&[])].concat());
+        assert_eq!(peer.state(), "acknowledgement");
+        peer.take();
+        if answers {
+            peer.feed(&ping(ACK, b"goaway 1"));
+        } else {
+            assert_eq!(peer.server.handle_timeout(&mut peer.out), None);
+        }
+        assert_eq!(peer.take(), "> GOAWAY 0 NO_ERROR");
+        assert_eq!(peer.state(), "close");
+    }
+}
+
+// §6.8: an idle connection is ended without blame.
+#[test]
+fn an_idle_connection_that_times_out() {
+    let mut peer = Peer::met(Settings::default());
+    peer.feed(&get(1));
+    peer.answer(1, 200, "");
+    peer.take();
+    assert_eq!(peer.state(), "keep-alive");
+    assert_eq!(peer.server.handle_timeout(&mut peer.out), None);
+    assert_eq!((peer.take().as_str(), peer.state()), ("> GOAWAY 1 NO_ERROR", "close"));
+}
+
+// §5.4.1: behind a connection error nothing counts any more.
+#[test]
+fn behind_the_end_there_is_nothing() {
+    let mut peer = Peer::met(Settings::default());
+    peer.feed(&[get(1), frame(0x6, 0, 1, b"12345678"), get(3)].concat());
+    assert!(peer.take().ends_with("< broken"));
+    peer.feed(&get(5));
+    peer.answer(1, 200, "x");
+    peer.reset(1);
+    peer.release(1, 5);
+    peer.server.drain(&mut peer.out);
+    assert_eq!((peer.take().as_str(), peer.server.handle_eof()), ("", None));
+    assert_eq!(peer.server.handle_timeout(&mut peer.out), None);
+    assert!(peer.server.wants_close() && peer.server.is_last() && peer.server.streams() == 0);
+}
+
+// The peer's end of sending: what is complete is still answered, what is not never will be.
+#[test]
+fn the_peer_closes_its_side() {
+    for (why, input, event, state) in [
+        ("idle", vec![], "", "close"),
+        ("complete", get(1), "< 1 GET / host=a.test", "nothing"),
+        ("incomplete", post(1), "< 1 POST /up host=a.test +?\n< broken", "close"),
+        (
+            "one of two",
+            [get(1), post(3)].concat(),
+            "< 1 GET / host=a.test\n< 3 POST /up host=a.test +?\n< broken",
+            "close",
+        ),
+        ("amid a frame", get(1)[..12].to_vec(), "", "close"),
+    ] {
+        let mut peer = Peer::met(Settings::default());
+        peer.feed(&input);
+        if let Some(event) = peer.server.handle_eof() {
+            peer.note(event, &[]);
+        }
+        assert_eq!((peer.take().as_str(), peer.state()), (event, state), "{why}");
+    }
+    let mut peer = Peer::met(Settings::default());
+    peer.feed(&get(1));
+    peer.server.handle_eof();
+    peer.answer(1, 200, "x");
+    assert_eq!(peer.state(), "close");
+}

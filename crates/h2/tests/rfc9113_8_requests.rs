@@ -1,0 +1,270 @@
+//! RFC 9113 §8: requests.
+#![allow(missing_docs, reason = "a test")]
+
+mod peer;
+
+use causeway_h2::Settings;
+use peer::*;
+
+/// What comes of a request with these fields, its END_STREAM with them.
+#[track_caller]
+fn requests(cases: &[(&str, &[(&str, &str)], &str)]) {
+    let cases: Vec<_> = cases.iter().map(|(why, fields, want)| (*why, headers(1, END_STREAM, fields), *want)).collect();
+    check(&cases);
+}
+
+const MALFORMED: &str = "> 1 RST_STREAM PROTOCOL_ERROR";
+const M: (&str, &str) = (":method", "GET");
+const S: (&str, &str) = (":scheme", "https");
+const A: (&str, &str) = (":authority", "a.test");
+const P: (&str, &str) = (":path", "/");
+
+// §8.3.1: the four pseudo-fields, each once, before all others, and no other ones.
+#[test]
+fn pseudo_fields() {
+    requests(&[
+        ("in any order", &[P, A, S, M], "< 1 GET / host=a.test"),
+        ("no method", &[S, A, P], MALFORMED),
+        ("no scheme", &[M, A, P], MALFORMED),
+        ("no path", &[M, S, A], MALFORMED),
+        ("nothing", &[], MALFORMED),
+        ("two methods", &[M, M, S, A, P], MALFORMED),
+        ("two schemes", &[M, S, S, A, P], MALFORMED),
+        ("two authorities", &[M, S, A, A, P], MALFORMED),
+        ("two paths", &[M, S, A, P, P], MALFORMED),
+        ("behind a field", &[M, S, A, ("x", "y"), P], MALFORMED),
+        ("a response's", &[M, S, A, P, (":status", "200")], MALFORMED),
+        ("an unknown one", &[M, S, A, P, (":x", "y")], MALFORMED),
+        ("in upper case", &[(":Method", "GET"), S, A, P], MALFORMED),
+        ("a protocol without CONNECT", &[M, S, A, P, (":protocol", "websocket")], MALFORMED),
+    ]);
+}
+
+// §8.3.1: what may stand in them. RFC 9110 §4.2.1, §4.2.4: no empty host, no userinfo.
+#[test]
+fn values_of_pseudo_fields() {
+    requests(&[
+        ("a method that nobody knows", &[(":method", "BREW"), S, A, P], "< 1 BREW / host=a.test"),
+        ("no token", &[(":method", "GE T"), S, A, P], MALFORMED),
+        ("no method at all", &[(":method", ""), S, A, P], MALFORMED),
+        ("http", &[M, (":scheme", "http"), A, P], "< 1 GET / host=a.test"),
+        ("another scheme", &[M, (":scheme", "coap+tcp"), P], "< 1 GET /"),
+        ("no scheme", &[M, (":scheme", "1http"), A, P], MALFORMED),
+        ("an empty scheme", &[M, (":scheme", ""), A, P], MALFORMED),
+        ("a path and a query", &[M, S, A, (":path", "/a/b?c=d")], "< 1 GET /a/b?c=d host=a.test"),
+        ("an empty path", &[M, S, A, (":path", "")], MALFORMED),
+        ("an absolute form", &[M, S, A, (":path", "https://b.test/")], MALFORMED),
+        ("no slash", &[M, S, A, (":path", "a")], MALFORMED),
+        ("a space", &[M, S, A, (":path", "/a b")], MALFORMED),
+        ("a fragment", &[M, S, A, (":path", "/a#b")], MALFORMED),
+        ("CR LF", &[M, S, A, (":path", "/a\r\nX: y")], MALFORMED),
+        ("NUL", &[M, S, A, (":path", "/\0")], MALFORMED),
+        ("everything", &[(":method", "OPTIONS"), S, A, (":path", "*")], "< 1 OPTIONS * host=a.test"),
+        ("everything of a GET", &[M, S, A, (":path", "*")], MALFORMED),
+        ("a port", &[M, S, (":authority", "[::1]:443"), P], "< 1 GET / host=[::1]:443"),
+        ("userinfo", &[M, S, (":authority", "u@a.test"), P], MALFORMED),
+        ("no host", &[M, S, (":authority", ""), P], MALFORMED),
+        ("a path in an authority", &[M, S, (":authority", "a.test/x"), P], MALFORMED),
+    ]);
+}
+
+// §8.3.1: Host may stand for `:authority` or beside it, never against it.
+#[test]
+fn host_and_authority() {
+    requests(&[
+        ("Host alone", &[M, S, P, ("host", "b.test:8")], "< 1 GET / host=b.test:8"),
+        ("the same twice", &[M, S, A, P, ("host", "A.test")], "< 1 GET / host=a.test"),
+        ("another", &[M, S, A, P, ("host", "b.test")], MALFORMED),
+        ("neither", &[M, S, P], MALFORMED),
+        ("two of the same", &[M, S, P, ("host", "b.test"), ("host", "b.test")], MALFORMED),
+        ("two beside it", &[M, S, A, P, ("host", "a.test"), ("host", "b.test")], MALFORMED),
+        ("no host", &[M, S, P, ("host", "b test")], MALFORMED),
+    ]);
+    let mut peer = Peer::met(Settings::default());
+    peer.feed(&headers(1, END_STREAM, &[M, S, P, ("x", "y"), ("host", "a.test")]));
+    assert_eq!(peer.head.authority(), Some("a.test"));
+}
+
+// §8.2.1: names are tokens in lower case, values hold no NUL, CR, LF nor white space at their ends; beyond that we refuse all that
+// RFC 9110 §5.5 does.
+#[test]
+fn fields() {
+    let get = |field| [M, S, A, P, field];
+    requests(&[
+        ("a good one", &get(("x-a", "b\tc \u{fc}")), "< 1 GET / host=a.test x-a=b\tc \u{fc}"),
+        ("an empty value", &get(("x", "")), "< 1 GET / host=a.test x="),
+        ("upper case", &get(("X-a", "b")), MALFORMED),
+        ("a known name in upper case", &get(("Accept", "b")), MALFORMED),
+        ("no name", &get(("", "b")), MALFORMED),
+        ("a colon", &get(("x:y", "b")), MALFORMED),
+        ("a space", &get(("x y", "b")), MALFORMED),
+        ("beyond ASCII", &get(("x\u{fc}", "b")), MALFORMED),
+        ("NUL", &get(("x", "a\0b")), MALFORMED),
+        ("CR", &get(("x", "a\rb")), MALFORMED),
+        ("LF", &get(("x", "a\nb: c")), MALFORMED),
+        ("DEL", &get(("x", "a\u{7f}b")), MALFORMED),
+        ("a space in front", &get(("x", " a")), MALFORMED),
+        ("a tab behind", &get(("x", "a\t")), MALFORMED),
+        ("in a pseudo-field", &[(":method", "GET "), S, A, P], MALFORMED),
+    ]);
+}
+
+// §8.2.2: fields of HTTP/1's connections are malformed; TE may say that trailers are welcome.
+#[test]
+fn fields_of_connections() {
+    let get = |field| [M, S, A, P, field];
+    requests(&[
+        ("connection", &get(("connection", "close")), MALFORMED),
+        ("keep-alive", &get(("keep-alive", "1")), MALFORMED),
+        ("proxy-connection", &get(("proxy-connection", "close")), MALFORMED),
+        ("transfer-encoding", &get(("transfer-encoding", "chunked")), MALFORMED),
+        ("upgrade", &get(("upgrade", "websocket")), MALFORMED),
+        ("te: trailers", &get(("te", "trailers")), "< 1 GET / host=a.test te=trailers"),
+        ("te: gzip", &get(("te", "gzip")), MALFORMED),
+        ("te: trailers, gzip", &get(("te", "trailers, gzip")), MALFORMED),
+    ]);
+}
+
+// §8.2.3: a Cookie in pieces is one again, wherever they stand.
+#[test]
+fn cookies_are_joined() {
+    requests(&[
+        ("one", &[M, S, A, P, ("cookie", "a=b; c=d")], "< 1 GET / host=a.test cookie=a=b; c=d"),
+        (
+            "three in a row",
+            &[M, S, A, P, ("cookie", "a=b"), ("cookie", "c=d"), ("cookie", "e=f"), ("x", "y")],
+            "< 1 GET / host=a.test cookie=a=b; c=d; e=f x=y",
+        ),
+        (
+            "apart",
+            &[M, S, A, P, ("cookie", "a=b"), ("cookie", "c=d"), ("x", "y"), ("cookie", "e=f")],
+            "< 1 GET / host=a.test cookie=a=b; c=d; e=f x=y",
+        ),
+    ]);
+    // Pieces do not count as fields of their own, only by their octets.
+    let own = Settings { fields_max: 5, ..Settings::default() };
+    let pieces = vec![("cookie", "a=b"); 50];
+    let mut peer = Peer::met(own);
+    peer.feed(&headers(1, END_STREAM, &with(GET_FIELDS, &pieces)));
+    assert!(peer.take().starts_with("< 1 GET / host=a.test cookie=a=b; a=b; "));
+}
+
+// §8.1.1: the content is as long as Content-Length says, wherever the stream ends.
+#[test]
+fn content_length() {
+    let sized = |flags, length| headers(1, flags, &with(POST_FIELDS, &[("content-length", length)]));
+    let opened = |body: &str, length: &str| format!("< 1 POST /up host=a.test content-length={length}{body}\n");
+    let refused = "> 1 RST_STREAM PROTOCOL_ERROR";
+    let reset = format!("{}> 1 RST_STREAM PROTOCOL_ERROR\n< 1 reset", opened(" +5", "5"));
+    check(&[
+        (
+            "right",
+            [sized(0, "5"), data(1, 0, b"hel"), data(1, END_STREAM, b"lo")].concat(),
+            &format!("{}< 1 data hello\n< 1 end", opened(" +5", "5")),
+        ),
+        (
+            "an end of its own",
+            [sized(0, "5"), data(1, 0, b"hello"), data(1, END_STREAM, b"")].concat(),
+            &format!("{}< 1 data hello\n< 1 end", opened(" +5", "5")),
+        ),
+        ("too much", [sized(0, "5"), data(1, END_STREAM, b"hello!")].concat(), &reset),
+        (
+            "too little",
+            [sized(0, "5"), data(1, END_STREAM, b"hell")].concat(),
+            &format!("{}< 1 data hell\n> 1 RST_STREAM PROTOCOL_ERROR\n< 1 reset", opened(" +5", "5")),
+        ),
+        ("too little, and trailers", [sized(0, "5"), headers(1, END_STREAM, &[("x", "y")])].concat(), &reset),
+        ("none comes", sized(END_STREAM, "5"), refused),
+        ("none declared, none comes", sized(END_STREAM, "0"), opened("", "0").trim()),
+        (
+            "none declared, the stream open",
+            [sized(0, "0"), data(1, END_STREAM, b"")].concat(),
+            &format!("{}< 1 end", opened(" +?", "0")),
+        ),
+        (
+            "none declared, some comes",
+            [sized(0, "0"), data(1, END_STREAM, b"x")].concat(),
+            &format!("{}> 1 RST_STREAM PROTOCOL_ERROR\n< 1 reset", opened(" +?", "0")),
+        ),
+        ("no number", sized(0, "+5"), refused),
+        ("too large", sized(0, "18446744073709551616"), refused),
+        ("twice", headers(1, 0, &with(POST_FIELDS, &[("content-length", "5"), ("content-length", "5")])), refused),
+    ]);
+}
+
+// §8.1: trailers end a request; they hold no pseudo-field and no field of a connection.
+#[test]
+fn trailers() {
+    let opened = "< 1 POST /up host=a.test +?\n";
+    let after = |flags, fields: &[(&str, &str)]| [post(1), data(1, 0, b"hi"), headers(1, flags, fields)].concat();
+    let reset = format!("{opened}< 1 data hi\n> 1 RST_STREAM PROTOCOL_ERROR\n< 1 reset");
+    let long = "x".repeat(9000);
+    check(&[
+        (
+            "some",
+            after(END_STREAM, &[("x-sum", "1"), ("host", "b")]),
+            &format!("{opened}< 1 data hi\n< 1 trailers x-sum=1 host=b"),
+        ),
+        ("none in it", after(END_STREAM, &[]), &format!("{opened}< 1 data hi\n< 1 end")),
+        ("without an end", after(0, &[("x-sum", "1")]), &reset),
+        ("a pseudo-field", after(END_STREAM, &[(":path", "/")]), &reset),
+        ("a field of a connection", after(END_STREAM, &[("connection", "close")]), &reset),
+        ("upper case", after(END_STREAM, &[("X", "1")]), &reset),
+        ("too long", after(END_STREAM, &[("x", &long)]), &reset),
+        (
+            "in pieces",
+            [
+                post(1),
+                frame(1, END_STREAM, 1, &block(&[("x", "1")])),
+                continuation(1, END_HEADERS, &block(&[("y", "2")])),
+            ]
+            .concat(),
+            &format!("{opened}< 1 trailers x=1 y=2"),
+        ),
+    ]);
+}
+
+// RFC 9110 §15.5: what is too large, or asks for what nobody can do, is answered; the stream is open for that.
+#[test]
+fn requests_that_are_answered_and_not_served() {
+    let long = "x".repeat(8200);
+    let path = format!("/{long}");
+    let many: Vec<(&str, &str)> = [GET_FIELDS, &[("x", "y"); 100]].concat();
+    let large: Vec<(&str, &str)> = [GET_FIELDS, &[("x", &long[..]); 4]].concat();
+    let method = "M".repeat(65);
+    requests(&[
+        ("a target", &[M, S, A, (":path", &path)], "< 1 fault 414"),
+        ("fields", &many, "< 1 fault 431"),
+        ("octets", &large, "< 1 fault 431"),
+        ("a method", &[(":method", &method), S, A, P], "< 1 fault 501"),
+        ("an expectation", &[M, S, A, P, ("expect", "tea")], "< 1 fault 417"),
+    ]);
+    let mut peer = Peer::met(Settings::default());
+    peer.feed(&headers(1, 0, &large));
+    peer.answer(1, 431, "");
+    peer.reset(1);
+    peer.feed(&[data(1, 0, b"late"), headers(3, END_STREAM, GET_FIELDS)].concat());
+    let date = std::str::from_utf8(DATE).unwrap();
+    let want = format!(
+        "< 1 fault 431\n> 1 HEADERS END :status=431 date={date} content-length=0\n> 1 RST_STREAM NO_ERROR\n< 3 GET / host=a.test"
+    );
+    assert_eq!(peer.take(), want);
+}
+
+// §8.5: CONNECT names an authority with a port, and nothing else.
+#[test]
+fn connect() {
+    let c = (":method", "CONNECT");
+    let to = (":authority", "b.test:443");
+    requests(&[
+        ("plain", &[c, to], "< 1 CONNECT b.test:443 host=b.test:443 upgrade"),
+        ("with a field", &[c, to, ("x", "y")], "< 1 CONNECT b.test:443 host=b.test:443 x=y upgrade"),
+        ("a scheme", &[c, S, to], MALFORMED),
+        ("a path", &[c, P, to], MALFORMED),
+        ("both", &[c, S, P, to], MALFORMED),
+        ("no authority", &[c], MALFORMED),
+        ("Host instead", &[c, ("host", "b.test:443")], MALFORMED),
+        ("no port", &[c, A], MALFORMED),
+        ("port 0", &[c, (":authority", "b.test:0")], MALFORMED),
+    ]);
+}

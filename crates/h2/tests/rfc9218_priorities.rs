@@ -1,0 +1,89 @@
+//! RFC 9218: whose turn it is.
+#![allow(missing_docs, reason = "a test")]
+
+mod peer;
+
+use causeway_h2::Settings;
+use causeway_message::{Framing, StreamId};
+use peer::*;
+
+fn asked(stream: u32, priority: &str) -> Vec<u8> {
+    headers(stream, END_STREAM, &with(GET_FIELDS, &[("priority", priority)]))
+}
+
+/// Lets the streams send, one turn each time, as a driver does; answers the order.
+fn order(peer: &mut Peer, streams: &[u32], turns: usize) -> String {
+    let mut order = String::new();
+    for _ in 0..turns {
+        let next = *streams.iter().min_by_key(|id| peer.server.rank(StreamId(**id))).unwrap();
+        assert_eq!(peer.send(next, b"x"), 0);
+        order.push_str(&next.to_string());
+    }
+    order
+}
+
+fn open(requests: &[Vec<u8>]) -> Peer {
+    let mut peer = Peer::met(Settings::default());
+    peer.feed(&requests.concat());
+    (0..requests.len() as u32).for_each(|at| peer.send_head(at * 2 + 1, &[], 200, Framing::Stream));
+    peer
+}
+
+// §10: lower urgencies first; of what is only useful whole one after the other; incremental ones in turns, and neither kind starves
+// the other.
+#[test]
+fn turns() {
+    let mut peer = open(&[get(1), asked(3, "u=5"), asked(5, "u=1"), get(7)]);
+    assert_eq!(order(&mut peer, &[1, 3, 5, 7], 3), "555");
+    assert_eq!(order(&mut peer, &[1, 3, 7], 3), "111");
+    assert_eq!(order(&mut peer, &[3, 7], 2), "77");
+    assert_eq!(order(&mut peer, &[3], 1), "3");
+    let mut peer = open(&[asked(1, "i"), asked(3, "i"), asked(5, "i")]);
+    assert_eq!(order(&mut peer, &[1, 3, 5], 7), "1351351");
+    let mut peer = open(&[asked(1, "i"), get(3), asked(5, "i"), get(7)]);
+    assert_eq!(order(&mut peer, &[1, 3, 5, 7], 9), "135135135", "both of 3 and 7 are one");
+    assert_eq!((peer.server.quantum(StreamId(1)), peer.server.quantum(StreamId(3))), (16_384, 65_536));
+}
+
+// §7.1: PRIORITY_UPDATE changes an open stream, and is remembered for one that is not open yet, where it beats the field.
+#[test]
+fn priority_updates() {
+    let mut peer = open(&[get(1), get(3)]);
+    assert_eq!(order(&mut peer, &[1, 3], 1), "1");
+    peer.feed(&priority_update(3, "u=0"));
+    assert_eq!(order(&mut peer, &[1, 3], 1), "3");
+    peer.feed(
+        &[priority_update(7, "u=0, i"), priority_update(7, "u=1"), priority_update(5, "i"), get(5), asked(7, "u=7")]
+            .concat(),
+    );
+    for (stream, urgency, quantum) in [(5, 3, 16_384), (7, 1, 65_536)] {
+        assert_eq!(peer.server.rank(StreamId(stream)) >> 61, urgency);
+        assert_eq!(peer.server.quantum(StreamId(stream)), quantum);
+    }
+    peer.take();
+    peer.feed(&[priority_update(1, "u=9"), priority_update(1, "???")].concat());
+    assert_eq!(peer.take(), "");
+    assert_eq!(peer.server.rank(StreamId(1)) >> 61, 3, "what is no priority is the default");
+}
+
+// §7.1: what is remembered is bounded: the oldest gives way.
+#[test]
+fn few_are_remembered() {
+    let mut peer = open(&[get(1)]);
+    (0..100u32).for_each(|at| peer.feed(&priority_update(at * 2 + 3, "u=0")));
+    peer.feed(&[get(3), get(201)].concat());
+    assert_eq!((peer.server.rank(StreamId(3)) >> 61, peer.server.rank(StreamId(201)) >> 61), (3, 0));
+}
+
+// §7.1: the connection's frame, of a stream that a client may open.
+#[test]
+fn wrong_updates() {
+    let broken = "> GOAWAY 0 PROTOCOL_ERROR\n< broken";
+    check(&[
+        ("a stream's", frame(0x10, 0, 1, &[0, 0, 0, 1]), broken),
+        ("of stream 0", priority_update(0, "u=1"), broken),
+        ("of a pushed stream", priority_update(2, "u=1"), broken),
+        ("too short", frame(0x10, 0, 0, &[0, 0, 1]), "> GOAWAY 0 FRAME_SIZE_ERROR\n< broken"),
+        ("no value", priority_update(1, ""), ""),
+    ]);
+}
