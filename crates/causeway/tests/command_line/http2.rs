@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::LazyLock;
 
 use crate::process::{Folder, Server};
 
@@ -30,8 +31,18 @@ fn serve_with(options: &str) -> (Folder, Server) {
     (folder, server)
 }
 
+/// A server over TLS, with a certificate of its own authority; `tls` are the options of that directive.
+fn serve_tls(tls: &str) -> (Folder, Server) {
+    let options = "\tskip_install_trust\n\tauto_https disable_redirects\n";
+    let site = format!("https://localhost:0 {{\n\ttls internal {{\n{tls}\n\t}}{ROUTES}}}\n");
+    let folder = Folder::with(&[("Caddyfile", &format!("{{\n{options}}}\n{site}"))]);
+    folder.write("files/large", "x".repeat(LARGE_BYTES));
+    let server = folder.start(&["run"]);
+    (folder, server)
+}
+
 /// A program from outside, or a line that says what is not tested without it.
-fn program(name: &str) -> Option<PathBuf> {
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file());
     if found.is_none() {
@@ -41,7 +52,7 @@ fn program(name: &str) -> Option<PathBuf> {
 }
 
 #[track_caller]
-fn said(program: &Path, arguments: &[&str]) -> String {
+pub(crate) fn said(program: &Path, arguments: &[&str]) -> String {
     let output = output(program, arguments);
     assert!(output.status.success(), "{} {arguments:?}: {output:?}", program.display());
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -76,10 +87,6 @@ fn curl() {
     let (upload, back) = (upload.as_str(), back.to_str().unwrap());
     assert_eq!(ask(&["-o", back, "--data-binary", upload, &at("/echo")]), "2 200");
     assert!(std::fs::read(back).unwrap() == std::fs::read(large).unwrap(), "the echo differs");
-    // One after the other on one connection.
-    let range = format!("{}?[1-50]", at("/"));
-    let text = said(&curl, &["-s", "--http2-prior-knowledge", "-w", "%{http_version} %{num_connects} ", &range]);
-    assert_eq!((text.matches("hello2 1").count(), text.matches("hello2 0").count()), (1, 49), "{text}");
 }
 
 // RFC 7540 §3.2: only where a configuration asks for it.
@@ -100,8 +107,8 @@ fn nghttp() {
     let url = format!("http://localhost:{}/", server.port());
     let text = said(&nghttp, &["-nv", &url]);
     assert!(text.contains("recv (stream_id=13) :status: 200") && !text.contains("RST_STREAM"), "{text}");
-    // Windows of one octet, and larger ones.
-    for (bits, path) in [("0", ""), ("1", ""), ("10", "large"), ("16", "large"), ("30", "large")] {
+    // Windows of one octet (2^N - 1), and larger ones.
+    for (bits, path) in [("1", ""), ("2", ""), ("10", "large"), ("16", "large"), ("30", "large")] {
         let text = said(&nghttp, &["-ns", "-w", bits, "-W", bits, &format!("{url}{path}")]);
         assert!(text.contains(" 200 "), "{bits}: {text}");
     }
@@ -123,40 +130,93 @@ fn h2load() {
     let (_folder, server) = serve();
     for (clients, streams, count, path) in [("10", "10", 2000, "/"), ("64", "32", 8192, "/"), ("8", "8", 64, "/large")]
     {
-        let url = format!("http://localhost:{}{path}", server.port());
-        let text = said(&h2load, &["-c", clients, "-m", streams, "-n", &count.to_string(), &url]);
-        let want = format!(
-            "requests: {count} total, {count} started, {count} done, {count} succeeded, 0 failed, 0 errored, 0 timeout"
-        );
-        assert!(text.contains(&want), "{text}");
-        assert!(text.contains(&format!("status codes: {count} 2xx, 0 3xx, 0 4xx, 0 5xx")), "{text}");
+        check_load(&h2load, clients, streams, count, &format!("http://localhost:{}{path}", server.port()));
     }
 }
 
-/// Go's client, built from tests/peers/go.
-fn go() -> Option<PathBuf> {
-    let go = program("go")?;
-    let version = said(&go, &["env", "GOVERSION"]);
-    let minor = version.trim().strip_prefix("go1.").and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
-    if minor.is_none_or(|minor| minor < 24) {
-        eprintln!("skipped: Go 1.24 has the client that is wanted, here is {version}");
-        return None;
-    }
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("go-http2-{}", std::process::id()));
-    let mut build = Command::new(go);
-    build.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/peers/go"));
-    build.env("GOTOOLCHAIN", "local").args(["build", "-o"]).arg(&program).arg(".");
-    let output = build.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Some(program)
+/// All requests are answered, by 2xx.
+#[track_caller]
+fn check_load(h2load: &Path, clients: &str, streams: &str, count: u32, url: &str) {
+    let text = said(h2load, &["-c", clients, "-m", streams, "-n", &count.to_string(), url]);
+    let want = format!(
+        "requests: {count} total, {count} started, {count} done, {count} succeeded, 0 failed, 0 errored, 0 timeout"
+    );
+    assert!(text.contains(&want), "{text}");
+    assert!(text.contains(&format!("status codes: {count} 2xx, 0 3xx, 0 4xx, 0 5xx")), "{text}");
+}
+
+/// Go's client, built from tests/peers/go once.
+fn go() -> Option<&'static Path> {
+    static BUILT: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+        let go = program("go")?;
+        let version = said(&go, &["env", "GOVERSION"]);
+        let minor = version.trim().strip_prefix("go1.").and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
+        if minor.is_none_or(|minor| minor < 24) {
+            eprintln!("skipped: Go 1.24 has the client that is wanted, here is {version}");
+            return None;
+        }
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-http2");
+        let mut build = Command::new(go);
+        build.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/peers/go"));
+        build.env("GOTOOLCHAIN", "local").args(["build", "-o"]).arg(&program).arg(".");
+        let output = build.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Some(program)
+    });
+    BUILT.as_deref()
+}
+
+/// Nothing of what Go's client does over TLS is otherwise than in the clear.
+#[test]
+fn go_over_tls() {
+    let Some(go) = go() else { return };
+    let (_folder, server) = serve_tls("");
+    check_go(go, &format!("https://localhost:{}", server.port()));
 }
 
 #[test]
 fn go_in_the_clear() {
     let Some(go) = go() else { return };
     let (_folder, server) = serve();
-    let output = output(&go, &[&format!("http://localhost:{}", server.port())]);
+    check_go(go, &format!("http://localhost:{}", server.port()));
+}
+
+#[track_caller]
+fn check_go(go: &Path, base: &str) {
+    let output = output(go, &[base]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.matches("ok ").count() == 10, "{text}{output:?}");
-    std::fs::remove_file(go).unwrap();
+}
+
+// RFC 7301, RFC 9113 §3.2: the client chooses by ALPN.
+#[test]
+fn curl_over_tls() {
+    let Some(curl) = program("curl") else { return };
+    let (folder, server) = serve_tls("");
+    let url = |path: &str| format!("https://localhost:{}{path}", server.port());
+    let version = "%{http_version} %{http_code}";
+    let ask = |more: &[&str]| said(&curl, &[&["-sk", "-w", version], more].concat());
+    assert_eq!(ask(&[&url("/protocol")]), "HTTP/2.0 https2 200");
+    assert_eq!(ask(&["--http1.1", &url("/protocol")]), "HTTP/1.1 https1.1 200");
+    assert_eq!(ask(&["--http2-prior-knowledge", &url("/protocol")]), "HTTP/2.0 https2 200");
+    assert_eq!(ask(&["--no-alpn", &url("/protocol")]), "HTTP/1.1 https1.1 200");
+    // One after the other on one connection.
+    let range = format!("{}?[1-50]", url("/"));
+    let text = said(&curl, &["-sk", "-w", "%{http_version} %{num_connects} ", &range]);
+    assert_eq!((text.matches("hello2 1").count(), text.matches("hello2 0").count()), (1, 49), "{text}");
+    let back = folder.path("back");
+    let upload = format!("@{}", folder.path("files/large").display());
+    assert_eq!(ask(&["-o", back.to_str().unwrap(), "--data-binary", &upload, &url("/echo")]), "2 200");
+    assert!(std::fs::read(back).unwrap() == std::fs::read(folder.path("files/large")).unwrap(), "the echo differs");
+}
+
+#[test]
+fn nghttp_and_h2load_over_tls() {
+    let (Some(nghttp), Some(h2load)) = (program("nghttp"), program("h2load")) else { return };
+    let (_folder, server) = serve_tls("");
+    let url = format!("https://localhost:{}/", server.port());
+    let text = said(&nghttp, &["-nv", "--no-verify-peer", &url]);
+    assert!(text.contains(":status: 200") && !text.contains("RST_STREAM"), "{text}");
+    check_load(&h2load, "64", "32", 4096, &url);
+    check_load(&h2load, "8", "8", 64, &format!("{url}large"));
 }

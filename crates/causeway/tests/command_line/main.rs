@@ -8,6 +8,7 @@
 //! - `follow`: `--watch`, `--resume`, SIGUSR1
 //! - `background`: `start`, `stop`, `reload`, and the small commands
 //! - `mistakes`: what the operator is told
+//! - `client_certificates`: what is known of who shows one
 //! - `http2`: curl, nghttp, h2load and Go speak it
 //! - `matchers`: each of them, in Caddyfiles
 //! - `examples`: every Caddyfile under `examples/`
@@ -18,6 +19,7 @@ mod api;
 mod api_loads;
 mod background;
 mod client;
+mod client_certificates;
 mod documents;
 mod examples;
 mod fmt;

@@ -142,7 +142,7 @@ impl Server {
     pub(crate) fn start(command: Command) -> Self {
         let mut server = Self::spawn(command);
         server.first_line = server.line_with("Causeway serves ");
-        let urls = server.first_line.split("http://").skip(1);
+        let urls = server.first_line.split("://").skip(1);
         let ports = urls.map(|url| {
             let address = url.split([' ', ',', ';']).next().unwrap();
             address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(80)
