@@ -67,6 +67,8 @@ const ROOMS: &[Room] = &[
         never: &["tokio", "socket2"],
         unsaid: NO_SOCKET,
     },
+    // Certificates: it never meets a connection or a configuration, so that signing and files stay off both.
+    Room { name: "certs", may: &[], tests_may: &[], never: &["tokio", "socket2"], unsaid: NO_SOCKET },
     // Carries connections and never learns what the handlers are.
     Room {
         name: "engine",

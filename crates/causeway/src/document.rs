@@ -102,7 +102,7 @@ impl Document {
     /// Why its JSON is refused, with the line of the Caddyfile that asked for it where that is known.
     pub fn explain(&self, adapted: &AdaptedDocument, error: &LoadError) -> String {
         match adapted.origin(error) {
-            Some(site) => format!("{}: {}", site.at, needs_tls(site)),
+            Some(site) => format!("{}: {}", site.at, needs_acme(site)),
             None => self.refused(error),
         }
     }
@@ -155,22 +155,24 @@ impl AdaptedDocument {
 
     /// The address that an error about a site is about: of several that fit the first that did not ask for the clear.
     fn origin(&self, error: &LoadError) -> Option<&SiteOrigin> {
-        let LoadError::NeedsTls { site } = error else { return None };
+        let LoadError::NeedsAcme { site } = error else { return None };
         let fits = |origin: &&SiteOrigin| origin.host == *site || format!(":{}", origin.port) == *site;
         self.sites.iter().filter(fits).min_by_key(|origin| origin.scheme == "http")
     }
 }
 
-/// What the operator may write instead: the same address in the clear. (`auto_https off` would be of no use: Caddy serves such
-/// a site over TLS all the same, with certificates that it was given.)
-fn needs_tls(site: &SiteOrigin) -> String {
+/// What the operator may write instead.
+fn needs_acme(site: &SiteOrigin) -> String {
     let SiteOrigin { written, host, port, .. } = site;
     let clear = match (host.as_str(), port.as_str()) {
         ("", _) => ":80".to_owned(),
         (host, "" | "443") => format!("http://{host}"),
         (host, port) => format!("http://{host}:{port}"),
     };
-    format!("{written} needs TLS, which this version does not speak; expected an address in the clear, as {clear}")
+    format!(
+        "{written} needs a certificate of a public authority (ACME), which this version cannot get; expected `tls internal` or \
+         `tls CERTIFICATE KEY` in it, or its address in the clear, as {clear}"
+    )
 }
 
 fn until_backquote(words: &str) -> Option<&str> {

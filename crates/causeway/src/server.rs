@@ -5,6 +5,7 @@
 //! - `control`: how everybody else talks to it
 //! - `tree`: one place of the configuration, read and changed
 //! - `ids`: places by name
+//! - `certificates`: those of the configuration in place, obtained and renewed
 //! - `source`: the file that it came from
 //! - `autosave`: the last configuration, kept for the next start
 //! - `apart`: its sites and the admin API in each other's way
@@ -14,6 +15,7 @@
 
 mod apart;
 mod autosave;
+mod certificates;
 mod control;
 mod fault;
 mod ids;
@@ -24,10 +26,11 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use causeway_certs::Certificate;
 use causeway_config::plan::{self, AdminAddress, Level, Loaded};
 use causeway_engine::{BlockingSpec, Engine, EngineSpec};
 use causeway_pipeline::Registry;
@@ -36,6 +39,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 pub use autosave::autosave_path;
+pub use certificates::{AuthorityFacts, data_folder};
 pub use control::{By, Change, Control, Excerpt, Force, Load, Status, Stopping};
 pub use fault::{ChangeFault, LoadFault};
 pub use ids::IdFault;
@@ -44,6 +48,7 @@ pub use tree::{TreeFault, Verb};
 
 use crate::admin::{Admin, Office, Rules};
 use apart::{apart, written};
+use certificates::{Custody, Reader};
 use control::Command;
 
 /// How long the admin API's last answers may take when its listener goes.
@@ -64,6 +69,8 @@ pub struct Settings {
     pub environment: Environment,
     /// Where the admin API listens when a configuration does not say.
     pub admin: AdminAddress,
+    /// Where certificates are kept when a configuration does not say; see [`data_folder`].
+    pub data: PathBuf,
     /// Where the last configuration is kept, unless it says that it is not to be.
     pub autosave: Option<PathBuf>,
     /// Where access records go.
@@ -75,6 +82,9 @@ pub struct Settings {
 /// A running server. It does what its [`Control`]s ask while [`run`](Self::run) is polled; dropping it ends it at once.
 pub struct Server {
     engine: Engine,
+    /// Which of the engine's addresses are spoken to over TLS, in its order.
+    secure: Vec<bool>,
+    custody: Custody,
     admin: Option<Admin>,
     /// Admin listeners that are on their way out.
     retiring: JoinSet<()>,
@@ -97,8 +107,17 @@ struct Fixed {
     registry: Arc<Registry>,
     environment: Environment,
     admin: AdminAddress,
+    data: PathBuf,
     autosave: Option<PathBuf>,
     level: Box<dyn Fn(Level) + Send>,
+}
+
+/// A configuration that can be served, as far as that is known without listening.
+struct Compiled {
+    ids: Ids,
+    loaded: Loaded,
+    /// What it loads of certificates.
+    certificates: Vec<Certificate>,
 }
 
 /// What a load does to the admin API, prepared so far that nothing can fail.
@@ -120,25 +139,30 @@ impl Server {
     /// # Errors
     /// Why it is not served.
     pub async fn start(settings: Settings, config: Value, follows: Option<Source>) -> Result<Self, LoadFault> {
-        let Settings { workers, grace, registry, environment, admin, autosave, access, level } = settings;
-        let fixed = Fixed { grace, registry, environment, admin, autosave, level };
+        let Settings { workers, grace, registry, environment, admin, data, autosave, access, level } = settings;
+        let fixed = Fixed { grace, registry, environment, admin, data, autosave, level };
         let (control, commands) = Control::channel();
-        let (ids, loaded) = fixed.compile(config.clone()).await?;
+        let Compiled { ids, loaded, certificates } = fixed.compile(config.clone()).await?;
         let rules = fixed.rules(&loaded);
         apart(loaded.listeners.iter().map(|listener| listener.address), rules.iter().map(|rules| &rules.address))?;
         let admin = rules.map(|rules| Admin::open(rules, fixed.office(&control))).transpose()?;
+        let custody = fixed.custody(&loaded, certificates, None).await?;
+        let secure = secure(&loaded);
         let engine = Engine::start(EngineSpec {
             workers,
             listeners: loaded.listeners,
             plan: Arc::new(loaded.plan),
-            certificates: None,
+            certificates: Some(custody.finder()),
             blocking: BlockingSpec::default(),
             access,
         });
         let engine = engine.map_err(LoadFault::Sites)?;
         (fixed.level)(loaded.level);
+        loaded.notes.iter().for_each(|note| tracing::warn!("{note}"));
         let mut server = Self {
             engine,
+            secure,
+            custody,
             admin,
             retiring: JoinSet::new(),
             tree: Value::Null,
@@ -164,6 +188,16 @@ impl Server {
         self.engine.addresses()
     }
 
+    /// The same, with whether it is over TLS.
+    pub fn places(&self) -> impl Iterator<Item = (SocketAddr, bool)> {
+        self.engine.addresses().iter().copied().zip(self.secure.iter().copied())
+    }
+
+    /// The authorities that sign certificates for its sites, each with the file that clients must trust.
+    pub fn authorities(&self) -> Vec<(String, PathBuf)> {
+        self.custody.roots()
+    }
+
     /// Where the admin API is reached.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().and_then(Admin::address)
@@ -178,6 +212,7 @@ impl Server {
                 Command::Load(load, reply) => drop(reply.send(self.load(load).await)),
                 Command::Change(change, reply) => drop(reply.send(self.change(change).await)),
                 Command::Read(path, reply) => drop(reply.send(self.read(&path))),
+                Command::Authority(id, reply) => drop(reply.send(self.custody.authority(id).await)),
                 Command::Status(reply) => drop(reply.send(self.status())),
                 Command::Follows(reply) => drop(reply.send(self.follows.clone())),
                 Command::Stop(reply) => {
@@ -273,14 +308,21 @@ impl Server {
             tracing::info!("the configuration is unchanged");
             return Ok(());
         }
-        let (ids, loaded) = self.fixed.compile(config).await?;
+        let Compiled { ids, loaded, certificates } = self.fixed.compile(config).await?;
+        let custody = self.fixed.custody(&loaded, certificates, Some(&self.custody)).await?;
+        let secure = secure(&loaded);
         let before = self.admin_address();
         let change = self.prepare_admin(&loaded).await?;
-        if let Err(error) = self.engine.reload(loaded.listeners, Arc::new(loaded.plan), None).await {
+        if let Err(error) = self.engine.reload(loaded.listeners, Arc::new(loaded.plan), Some(custody.finder())).await {
             if let (AdminChange::Widened(_), Some(admin)) = (change, &mut self.admin) {
                 admin.settle(admin.rules().clone()).await;
             }
             return Err(LoadFault::Sites(error));
+        }
+        let known = self.custody.roots();
+        (self.custody, self.secure) = (custody, secure);
+        for (id, root) in self.custody.roots().iter().filter(|root| !known.contains(root)) {
+            tracing::info!("{}", root_words(id, root));
         }
         self.commit_admin(change).await;
         match self.admin_address() {
@@ -290,6 +332,7 @@ impl Server {
         }
         while self.retiring.try_join_next().is_some() {}
         (self.fixed.level)(loaded.level);
+        loaded.notes.iter().for_each(|note| tracing::warn!("{note}"));
         self.ids = ids;
         self.grace = self.fixed.grace.unwrap_or(loaded.grace);
         self.shutdown_delay = loaded.shutdown_delay;
@@ -354,10 +397,21 @@ impl Server {
 
 impl Fixed {
     /// Off the workers, and off the task that others wait for.
-    async fn compile(&self, config: Value) -> Result<(Ids, Loaded), LoadFault> {
+    async fn compile(&self, config: Value) -> Result<Compiled, LoadFault> {
         let registry = Arc::clone(&self.registry);
         let compiled = tokio::task::spawn_blocking(move || compile(config, &registry));
         compiled.await.unwrap_or(Err(LoadFault::Broken))
+    }
+
+    /// The certificates that it wants.
+    async fn custody(
+        &self,
+        loaded: &Loaded,
+        certificates: Vec<Certificate>,
+        before: Option<&Custody>,
+    ) -> Result<Custody, LoadFault> {
+        let storage = certificates::storage(&loaded.storage, &self.data);
+        Custody::open(&loaded.certificates, certificates, storage, before).await
     }
 
     /// What the admin API is by this configuration; `None` where it is off.
@@ -387,10 +441,21 @@ pub fn validate(config: Value, registry: &Registry) -> Result<(), LoadFault> {
     compile(config, registry).map(drop)
 }
 
-fn compile(mut config: Value, registry: &Registry) -> Result<(Ids, Loaded), LoadFault> {
+fn compile(mut config: Value, registry: &Registry) -> Result<Compiled, LoadFault> {
     let ids = ids::index(&config).map_err(LoadFault::Ids)?;
     ids::strip(&mut config);
-    Ok((ids, plan::load(&config, registry).map_err(LoadFault::Config)?))
+    let reader = Reader::default();
+    let loaded = plan::load_with(&config, registry, &|sources| reader.names_of(sources)).map_err(LoadFault::Config)?;
+    Ok(Compiled { ids, loaded, certificates: reader.into_read() })
+}
+
+fn secure(loaded: &Loaded) -> Vec<bool> {
+    loaded.listeners.iter().map(|listener| listener.tls.is_some()).collect()
+}
+
+/// What an operator has to do so that clients believe an authority of ours.
+pub fn root_words(id: &str, root: &Path) -> String {
+    format!("Clients must trust the authority '{id}': its root certificate is {}", root.display())
 }
 
 /// JSON on one line, with its end, as Caddy sends it.

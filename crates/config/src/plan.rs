@@ -2,28 +2,35 @@
 //!
 //! - [`load`]: the whole configuration; strict: an unknown field is an error that names its path
 //! - `admin`: what stands beside the apps: the admin API's place, storage, logging
-//! - `server`: one of the HTTP app's servers
+//! - `server`: one of the HTTP app's servers; `policy`: how its connections are protected
+//! - `tls`, `pki`: the apps of these names: certificates, and authorities of our own
+//! - `certificates`: what all of that wants of certificates
+//! - `https`: automatic HTTPS
 //! - `address`, `duration`: Caddy's network addresses and durations
-//! - `https`: which sites need TLS
 
 mod address;
 mod admin;
+mod certificates;
 mod duration;
 mod https;
+mod pki;
+mod policy;
 mod server;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use causeway_pipeline::build::{Problem, Shape};
-use causeway_pipeline::{Build, BuildError, ListenerSpec, Plan, Registry};
+use causeway_pipeline::build::{Problem, ServerSpec, Shape};
+use causeway_pipeline::{Build, BuildError, ListenerSpec, Plan, Protocols, Registry};
 use serde::Deserialize;
 use serde_json::Value;
 
 pub use admin::{Admin, AdminAddress, Level, Storage, Switch};
+pub use certificates::{CertificateAuthority, CertificateFiles, CertificateSource, Certificates, KeyKind, ManagedName};
 
 use duration::Span;
-use server::Server;
+use server::{Prepared, Server};
 
 /// How long exchanges under way may take to end when the server stops, unless `grace_period` says otherwise.
 const GRACE: Duration = Duration::from_secs(10);
@@ -40,8 +47,12 @@ pub struct Loaded {
     pub shutdown_delay: Duration,
     /// Where the admin API is reached, and by whom.
     pub admin: Admin,
-    /// Where what must outlive the process is kept; nothing uses it yet.
+    /// Where what must outlive the process is kept: certificates, and authorities of our own.
     pub storage: Storage,
+    /// What has to be there before the sites can be served.
+    pub certificates: Certificates,
+    /// What is served otherwise than it was asked for, a line each.
+    pub notes: Vec<String>,
     /// How much is said on standard error.
     pub level: Level,
 }
@@ -52,23 +63,33 @@ pub struct Loaded {
 pub enum LoadError {
     /// A value is wrong; its JSON path is in the error.
     Build(BuildError),
-    /// A site would have to be served over TLS, which this version does not speak; never served in the clear silently.
-    NeedsTls {
-        /// The site's host, or its port where it names none.
+    /// A site's certificate would have to come from a public authority, which this version cannot ask.
+    NeedsAcme {
+        /// The site's host.
         site: String,
     },
+    /// A certificate that the operator has cannot be loaded.
+    Certificates(CertificateFault),
 }
+
+/// Why certificates cannot be loaded, by whoever looked at them; one line that names the file.
+pub type CertificateFault = Box<dyn std::error::Error + Send + Sync>;
+
+/// Answers which names are in certificates that the operator has.
+pub type NamesOf<'a> = &'a dyn Fn(&[CertificateSource]) -> Result<Vec<String>, CertificateFault>;
 
 impl std::fmt::Display for LoadError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Build(error) => error.fmt(f),
-            Self::NeedsTls { site } => {
+            Self::NeedsAcme { site } => {
                 write!(
                     f,
-                    "{site} needs TLS, which this version does not speak: write http://{site} or `auto_https off`"
+                    "{site} needs a certificate of a public authority (ACME), which this version cannot get; expected an \
+                     internal issuer, a certificate that is loaded, or the site on the HTTP port only"
                 )
             }
+            Self::Certificates(fault) => fault.fmt(f),
         }
     }
 }
@@ -100,7 +121,9 @@ struct Apps {
     #[serde(default)]
     http: Http,
     #[serde(default)]
-    tls: Option<Value>,
+    tls: Option<tls::WrittenTls>,
+    #[serde(default)]
+    pki: Option<pki::WrittenPki>,
 }
 
 #[derive(Deserialize, Default)]
@@ -118,24 +141,39 @@ struct Http {
     servers: BTreeMap<String, Server>,
 }
 
-/// Compiles a configuration.
+/// Compiles a configuration without a look at the certificates that it loads: names that these are for are taken for names
+/// that need one.
 ///
 /// # Errors
-/// The first mistake, with its JSON path; or the first site that needs TLS.
+/// The first mistake, with its JSON path; or the first site that needs a certificate which cannot be had.
 pub fn load(json: &Value, registry: &Registry) -> Result<Loaded, LoadError> {
+    load_with(json, registry, &|_| Ok(Vec::new()))
+}
+
+/// Compiles a configuration; `names_of` reads the certificates that it loads.
+///
+/// # Errors
+/// As [`load`]'s, and what is wrong with a certificate.
+pub fn load_with(json: &Value, registry: &Registry, names_of: NamesOf<'_>) -> Result<Loaded, LoadError> {
     let mut build = Build::new(registry);
     let config: Config = if json.is_null() { Config::default() } else { parse(json, &build)? };
     let (admin, storage, level) = admin::read(&config, &mut build)?;
-    if let Some(tls) = &config.apps.tls {
-        build.at("apps.tls", |build| Err::<(), _>(build.refuse(tls.to_string(), "nothing: TLS is not built")))?;
-    }
+    let mut tls = config.apps.tls.as_ref().map(|tls| tls.read(&mut build)).transpose()?.unwrap_or_default();
+    let mut authorities = pki::read(config.apps.pki.as_ref(), &mut build)?;
     let http = &config.apps.http;
     let ports = https::Ports { http: http.http_port.unwrap_or(80), https: http.https_port.unwrap_or(443) };
-    let mut listeners = Vec::new();
+    let mut servers = Vec::with_capacity(http.servers.len());
     for (name, server) in &http.servers {
         let json = &json["apps"]["http"]["servers"][name];
-        listeners.extend(server.build(name, json, ports, &mut build)?);
+        servers.push(server.prepare(name, json, &mut tls.sources, &mut build)?);
     }
+    let loaded = names_of(&tls.sources).map_err(LoadError::Certificates)?;
+    let (listeners, managed) = serve(servers, ports, &tls, &loaded, &mut authorities, &mut build)?;
+    let look_every = tls.automation.look_every;
+    let certificates = Certificates { sources: tls.sources, authorities, managed, look_every };
+    let unbuilt = http.servers.iter().filter(|(_, server)| server.names_http3());
+    let notes =
+        unbuilt.map(|(name, _)| format!("server {name}: HTTP/3 is not built yet; it speaks the others")).collect();
     let grace = match &http.grace_period {
         Some(span) => build.at("apps.http.grace_period", |build| span.duration(build))?,
         None => GRACE,
@@ -144,7 +182,55 @@ pub fn load(json: &Value, registry: &Registry) -> Result<Loaded, LoadError> {
         Some(span) => build.at("apps.http.shutdown_delay", |build| span.duration(build))?,
         None => Duration::ZERO,
     };
-    Ok(Loaded { plan: build.finish(), listeners, grace, shutdown_delay, admin, storage, level })
+    Ok(Loaded { plan: build.finish(), listeners, grace, shutdown_delay, admin, storage, level, certificates, notes })
+}
+
+/// Adds the servers to the plan, with what automatic HTTPS makes of them; also returns the names that it wants certificates for.
+fn serve(
+    mut servers: Vec<Prepared<'_>>,
+    ports: https::Ports,
+    tls: &tls::Tls,
+    loaded: &[String],
+    authorities: &mut Vec<CertificateAuthority>,
+    build: &mut Build<'_>,
+) -> Result<(Vec<ListenerSpec>, Vec<ManagedName>), LoadError> {
+    let policies: Vec<_> = servers.iter_mut().map(|server| server.policies.take()).collect();
+    let mut sites: Vec<_> = servers
+        .iter()
+        .zip(policies)
+        .map(|(server, policies)| https::Site {
+            automatic: server.written.automatic(),
+            routes: server.routes(),
+            listen: server.listen.clone(),
+            policies,
+            inserted: None,
+            access_log: server.written.access_log(),
+        })
+        .collect();
+    let arranged = https::arrange(&mut sites, ports, tls, loaded, authorities, build)?;
+    let sites: Vec<_> = sites.into_iter().map(|site| (site.policies, site.inserted)).collect();
+    let mut listeners = Vec::new();
+    for (server, (policies, inserted)) in servers.into_iter().zip(sites) {
+        listeners.extend(server.build(policies, inserted, ports, build)?);
+    }
+    if let Some(remaining) = arranged.remaining {
+        let spec =
+            ServerSpec { access_log: arranged.access_log, ..ServerSpec::new(https::REDIRECTS, &remaining.routes) };
+        let id = build.at("automatic HTTPS", |build| build.server(&spec))?;
+        let protocols = Protocols::default();
+        listeners.extend(
+            remaining.listen.into_iter().map(|address| ListenerSpec { protocols, ..ListenerSpec::new(address, id) }),
+        );
+    }
+    Ok((listeners, arranged.managed))
+}
+
+/// A field that is known and not built.
+fn refuse(key: &str, value: &Option<Value>, build: &mut Build<'_>) -> Result<(), BuildError> {
+    match value {
+        None | Some(Value::Null | Value::Bool(false)) => Ok(()),
+        Some(value) => build.at(key, |build| Err(build.refuse(value.to_string(), "nothing: this is not built"))),
+    }
 }
 
 fn parse(json: &Value, build: &Build<'_>) -> Result<Config, BuildError> {

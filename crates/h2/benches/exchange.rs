@@ -8,7 +8,9 @@ use std::time::Instant;
 
 use causeway_h2::hpack::{Encoder, Pseudo};
 use causeway_h2::{Event, Server, Settings};
-use causeway_message::{Chunk, FieldValue, Framing, Head, KnownName, ResponseHead, StatusCode, StreamId, WriteList, names};
+use causeway_message::{
+    Chunk, FieldValue, Framing, Head, KnownName, ResponseHead, StatusCode, StreamId, WriteList, names,
+};
 
 const ROUNDS: usize = 301;
 const STREAMS: u32 = 1_000;

@@ -10,7 +10,9 @@ use std::time::Instant;
 
 use causeway_h2::{Event, Server, Settings};
 use causeway_message::{Chunk, FieldValue, Framing, Head, ResponseHead, StatusCode, WriteList, names};
-use peer::{DATE, END_STREAM, GET_FIELDS, POST_FIELDS, PREFACE, data, headers, settings, settings_ack, window_update, with};
+use peer::{
+    DATE, END_STREAM, GET_FIELDS, POST_FIELDS, PREFACE, data, headers, settings, settings_ack, window_update, with,
+};
 
 thread_local!(static ALLOCATIONS: Cell<u64> = const { Cell::new(0) });
 

@@ -49,7 +49,11 @@ fn what_belongs_to_it() {
         ("no authority", headers(1, 0, &without(":authority")), refused),
         ("no protocol", headers(1, 0, &without(":protocol")), refused),
         ("another method", headers(1, 0, &[&[(":method", "GET")], &without(":method")[..]].concat()), refused),
-        ("no token", headers(1, 0, &[&without(":protocol")[..1], &[(":protocol", "a b")], &without(":protocol")[1..]].concat()), refused),
+        (
+            "no token",
+            headers(1, 0, &[&without(":protocol")[..1], &[(":protocol", "a b")], &without(":protocol")[1..]].concat()),
+            refused,
+        ),
     ]);
     let own = Settings { extended_connect: false, ..Settings::default() };
     check_with(&own, &[("not offered", headers(1, 0, WEBSOCKET), refused)]);

@@ -77,7 +77,10 @@ fn an_upgraded_connection_answers_stream_1() {
     assert_eq!(peer.take(), format!("{OURS}\n> SETTINGS ACK\n< 3 GET / host=a.test"));
     peer.send_head(1, &[], 200, causeway_message::Framing::Sized(9));
     assert_eq!(peer.send(1, b"123456789"), 4);
-    assert_eq!(peer.take(), format!("> 1 HEADERS :status=200 date={} content-length=9\n> 1 DATA 12345", std::str::from_utf8(DATE).unwrap()));
+    assert_eq!(
+        peer.take(),
+        format!("> 1 HEADERS :status=200 date={} content-length=9\n> 1 DATA 12345", std::str::from_utf8(DATE).unwrap())
+    );
     peer.feed(&data(1, 0, b"x"));
     assert_eq!(peer.take(), "> 1 RST_STREAM STREAM_CLOSED\n< 1 reset");
     assert_eq!(peer.server.streams(), 1);

@@ -48,11 +48,7 @@ fn a_block_that_cannot_be_decoded_ends_the_connection() {
     let bad = |stream| frame(0x1, END_STREAM | END_HEADERS, stream, &[0x82, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
     check(&[
         ("a request", bad(1), "> GOAWAY 1 COMPRESSION_ERROR\n< broken"),
-        (
-            "trailers",
-            [post(1), bad(1)].concat(),
-            "< 1 POST /up host=a.test +?\n> GOAWAY 1 COMPRESSION_ERROR\n< broken",
-        ),
+        ("trailers", [post(1), bad(1)].concat(), "< 1 POST /up host=a.test +?\n> GOAWAY 1 COMPRESSION_ERROR\n< broken"),
         (
             "a stream that was reset",
             [post(1), window_update(1, 0), bad(1)].concat(),
@@ -68,13 +64,7 @@ fn blocks_of_refused_streams_are_decoded_too() {
     let insert = [&block(GET_FIELDS)[..], &[0x40, 3, b'x', b'-', b'a', 1, b'b']].concat();
     let refer = |stream| frame(0x1, END_STREAM | END_HEADERS, stream, &[&block(GET_FIELDS)[..], &[0xbe]].concat());
     let own = Settings { streams_max: 1, ..Settings::default() };
-    let input = [
-        post(1),
-        frame(0x1, END_STREAM | END_HEADERS, 3, &insert),
-        window_update(1, 0),
-        refer(5),
-    ]
-    .concat();
+    let input = [post(1), frame(0x1, END_STREAM | END_HEADERS, 3, &insert), window_update(1, 0), refer(5)].concat();
     let want = "< 1 POST /up host=a.test +?
         > 3 RST_STREAM REFUSED_STREAM
         > 1 RST_STREAM PROTOCOL_ERROR

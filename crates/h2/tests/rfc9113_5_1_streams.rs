@@ -30,7 +30,11 @@ fn nothing_but_a_head_opens_a_stream() {
 #[test]
 fn identifiers_rise() {
     check(&[
-        ("with gaps", [get(1), get(7), get(9)].concat(), "< 1 GET / host=a.test\n< 7 GET / host=a.test\n< 9 GET / host=a.test"),
+        (
+            "with gaps",
+            [get(1), get(7), get(9)].concat(),
+            "< 1 GET / host=a.test\n< 7 GET / host=a.test\n< 9 GET / host=a.test",
+        ),
         (
             "one that was passed over",
             [get(5), get(3)].concat(),
@@ -97,7 +101,11 @@ fn a_stream_that_the_peer_reset_is_closed() {
     check(&[
         ("DATA", [post(1), rst_stream(1, 8), data(1, 0, b"x")].concat(), &broken),
         ("HEADERS", [post(1), rst_stream(1, 8), get(1)].concat(), &broken),
-        ("others", [post(1), rst_stream(1, 8), window_update(1, 5), rst_stream(1, 8), get(3)].concat(), &format!("{opened}< 3 GET / host=a.test")),
+        (
+            "others",
+            [post(1), rst_stream(1, 8), window_update(1, 5), rst_stream(1, 8), get(3)].concat(),
+            &format!("{opened}< 3 GET / host=a.test"),
+        ),
     ]);
 }
 
@@ -110,7 +118,9 @@ fn frames_under_way_to_a_stream_that_we_reset_are_ignored() {
     peer.reset(1);
     assert_eq!(peer.take(), "< 1 POST /up host=a.test +?\n< 1 data some\n> 1 RST_STREAM INTERNAL_ERROR");
     let much = data(1, 0, &[b'x'; 16_000]);
-    peer.feed(&[&much[..], &much, &much, &headers(1, END_STREAM, &[("x", "y")]), &window_update(1, 9), &get(3)].concat());
+    peer.feed(
+        &[&much[..], &much, &much, &headers(1, END_STREAM, &[("x", "y")]), &window_update(1, 9), &get(3)].concat(),
+    );
     assert_eq!(peer.take(), "> 0 WINDOW_UPDATE 48004\n< 3 GET / host=a.test");
     // Amid a frame: the rest of it is counted too.
     let part = data(5, PADDED, &[&[9][..], &[b'x'; 16_000]].concat());

@@ -141,11 +141,23 @@ fn windows_have_a_largest_size() {
     let opened = "< 1 GET / host=a.test\n";
     let max = 0x7fff_ffff;
     check(&[
-        ("a stream's", [get(1), window_update(1, max)].concat(), &format!("{opened}> 1 RST_STREAM FLOW_CONTROL_ERROR\n< 1 reset")),
+        (
+            "a stream's",
+            [get(1), window_update(1, max)].concat(),
+            &format!("{opened}> 1 RST_STREAM FLOW_CONTROL_ERROR\n< 1 reset"),
+        ),
         ("up to it", [get(1), window_update(1, max - 65_535)].concat(), opened),
         ("the connection's", window_update(0, max), "> GOAWAY 0 FLOW_CONTROL_ERROR\n< broken"),
-        ("by settings", [get(1), window_update(1, max - 65_535), settings(&[(4, 65_536)])].concat(), &format!("{opened}> GOAWAY 1 FLOW_CONTROL_ERROR\n< broken")),
-        ("a stream's by 0", [get(1), window_update(1, 0)].concat(), &format!("{opened}> 1 RST_STREAM PROTOCOL_ERROR\n< 1 reset")),
+        (
+            "by settings",
+            [get(1), window_update(1, max - 65_535), settings(&[(4, 65_536)])].concat(),
+            &format!("{opened}> GOAWAY 1 FLOW_CONTROL_ERROR\n< broken"),
+        ),
+        (
+            "a stream's by 0",
+            [get(1), window_update(1, 0)].concat(),
+            &format!("{opened}> 1 RST_STREAM PROTOCOL_ERROR\n< 1 reset"),
+        ),
         ("the connection's by 0", window_update(0, 0), "> GOAWAY 0 PROTOCOL_ERROR\n< broken"),
         ("the reserved bit", window_update(0, 0x8000_0001), ""),
     ]);

@@ -23,16 +23,25 @@ fn padding() {
         ("more than a head", head(&padded(255, &fields)), PROTOCOL),
         ("without a length", head(&[]), FRAME_SIZE),
         ("of content", [post(1), data(1, PADDED, &padded(3, b"hi123"))].concat(), &format!("{opened}< 1 data hi")),
-        ("only padding", [post(1), data(1, PADDED | END_STREAM, &padded(3, b"123"))].concat(), &format!("{opened}< 1 end")),
+        (
+            "only padding",
+            [post(1), data(1, PADDED | END_STREAM, &padded(3, b"123"))].concat(),
+            &format!("{opened}< 1 end"),
+        ),
         ("as long as the rest", [post(1), data(1, PADDED, &padded(4, b"123"))].concat(), &broken),
-        ("without a length in DATA", [post(1), data(1, PADDED, b"")].concat(), &format!("{opened}> GOAWAY 1 FRAME_SIZE_ERROR\n< broken")),
+        (
+            "without a length in DATA",
+            [post(1), data(1, PADDED, b"")].concat(),
+            &format!("{opened}> GOAWAY 1 FRAME_SIZE_ERROR\n< broken"),
+        ),
     ]);
 }
 
 // §6.2, §5.3.2: a head's priority is read over; a stream that depends on itself is a stream error.
 #[test]
 fn priority_in_heads() {
-    let head = |priority: &[u8]| frame(0x1, END_STREAM | END_HEADERS | PRIORITY, 1, &[priority, &block(GET_FIELDS)].concat());
+    let head =
+        |priority: &[u8]| frame(0x1, END_STREAM | END_HEADERS | PRIORITY, 1, &[priority, &block(GET_FIELDS)].concat());
     check(&[
         ("read over", head(&[0x80, 0, 0, 3, 7]), "< 1 GET / host=a.test"),
         ("on itself", head(&[0, 0, 0, 1, 7]), "> 1 RST_STREAM PROTOCOL_ERROR"),
@@ -60,7 +69,11 @@ fn priority_frames() {
 fn rst_stream_frames() {
     let opened = "< 1 POST /up host=a.test +?\n";
     check(&[
-        ("too short", [post(1), frame(0x3, 0, 1, &[0; 3])].concat(), &format!("{opened}> GOAWAY 1 FRAME_SIZE_ERROR\n< broken")),
+        (
+            "too short",
+            [post(1), frame(0x3, 0, 1, &[0; 3])].concat(),
+            &format!("{opened}> GOAWAY 1 FRAME_SIZE_ERROR\n< broken"),
+        ),
         ("of nobody", rst_stream(0, 0), PROTOCOL),
         ("an unknown code", [post(1), rst_stream(1, 0xdead_beef)].concat(), &format!("{opened}< 1 reset")),
     ]);
@@ -130,7 +143,9 @@ fn draining() {
     peer.feed(&[get(3), ping(ACK, b"another!")].concat());
     assert!(!peer.server.is_last());
     assert_eq!(peer.take(), "< 3 GET / host=a.test");
-    peer.feed(&[&ping(ACK, b"goaway 1")[..], &get(5), &post(7), &data(7, END_STREAM, b"ignored"), &rst_stream(7, 8)].concat());
+    peer.feed(
+        &[&ping(ACK, b"goaway 1")[..], &get(5), &post(7), &data(7, END_STREAM, b"ignored"), &rst_stream(7, 8)].concat(),
+    );
     assert_eq!(peer.take(), "> GOAWAY 3 NO_ERROR");
     assert!(peer.server.is_last() && !peer.server.wants_close());
     peer.answer(1, 200, "");
@@ -191,7 +206,12 @@ fn the_peer_closes_its_side() {
         ("idle", vec![], "", "close"),
         ("complete", get(1), "< 1 GET / host=a.test", "nothing"),
         ("incomplete", post(1), "< 1 POST /up host=a.test +?\n< broken", "close"),
-        ("one of two", [get(1), post(3)].concat(), "< 1 GET / host=a.test\n< 3 POST /up host=a.test +?\n< broken", "close"),
+        (
+            "one of two",
+            [get(1), post(3)].concat(),
+            "< 1 GET / host=a.test\n< 3 POST /up host=a.test +?\n< broken",
+            "close",
+        ),
         ("amid a frame", get(1)[..12].to_vec(), "", "close"),
     ] {
         let mut peer = Peer::met(Settings::default());

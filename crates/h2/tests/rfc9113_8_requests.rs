@@ -9,8 +9,7 @@ use peer::*;
 /// What comes of a request with these fields, its END_STREAM with them.
 #[track_caller]
 fn requests(cases: &[(&str, &[(&str, &str)], &str)]) {
-    let cases: Vec<_> =
-        cases.iter().map(|(why, fields, want)| (*why, headers(1, END_STREAM, fields), *want)).collect();
+    let cases: Vec<_> = cases.iter().map(|(why, fields, want)| (*why, headers(1, END_STREAM, fields), *want)).collect();
     check(&cases);
 }
 
@@ -174,11 +173,7 @@ fn content_length() {
             [sized(0, "5"), data(1, END_STREAM, b"hell")].concat(),
             &format!("{}< 1 data hell\n> 1 RST_STREAM PROTOCOL_ERROR\n< 1 reset", opened(" +5", "5")),
         ),
-        (
-            "too little, and trailers",
-            [sized(0, "5"), headers(1, END_STREAM, &[("x", "y")])].concat(),
-            &reset,
-        ),
+        ("too little, and trailers", [sized(0, "5"), headers(1, END_STREAM, &[("x", "y")])].concat(), &reset),
         ("none comes", sized(END_STREAM, "5"), refused),
         ("none declared, none comes", sized(END_STREAM, "0"), opened("", "0").trim()),
         (
@@ -205,7 +200,11 @@ fn trailers() {
     let reset = format!("{opened}< 1 data hi\n> 1 RST_STREAM PROTOCOL_ERROR\n< 1 reset");
     let long = "x".repeat(9000);
     check(&[
-        ("some", after(END_STREAM, &[("x-sum", "1"), ("host", "b")]), &format!("{opened}< 1 data hi\n< 1 trailers x-sum=1 host=b")),
+        (
+            "some",
+            after(END_STREAM, &[("x-sum", "1"), ("host", "b")]),
+            &format!("{opened}< 1 data hi\n< 1 trailers x-sum=1 host=b"),
+        ),
         ("none in it", after(END_STREAM, &[]), &format!("{opened}< 1 data hi\n< 1 end")),
         ("without an end", after(0, &[("x-sum", "1")]), &reset),
         ("a pseudo-field", after(END_STREAM, &[(":path", "/")]), &reset),
@@ -214,7 +213,12 @@ fn trailers() {
         ("too long", after(END_STREAM, &[("x", &long)]), &reset),
         (
             "in pieces",
-            [post(1), frame(1, END_STREAM, 1, &block(&[("x", "1")])), continuation(1, END_HEADERS, &block(&[("y", "2")]))].concat(),
+            [
+                post(1),
+                frame(1, END_STREAM, 1, &block(&[("x", "1")])),
+                continuation(1, END_HEADERS, &block(&[("y", "2")])),
+            ]
+            .concat(),
             &format!("{opened}< 1 trailers x=1 y=2"),
         ),
     ]);

@@ -52,7 +52,10 @@ fn priority_updates() {
     assert_eq!(order(&mut peer, &[1, 3], 1), "1");
     peer.feed(&priority_update(3, "u=0"));
     assert_eq!(order(&mut peer, &[1, 3], 1), "3");
-    peer.feed(&[priority_update(7, "u=0, i"), priority_update(7, "u=1"), priority_update(5, "i"), get(5), asked(7, "u=7")].concat());
+    peer.feed(
+        &[priority_update(7, "u=0, i"), priority_update(7, "u=1"), priority_update(5, "i"), get(5), asked(7, "u=7")]
+            .concat(),
+    );
     for (stream, urgency, quantum) in [(5, 3, 16_384), (7, 1, 65_536)] {
         assert_eq!(peer.server.rank(StreamId(stream)) >> 61, urgency);
         assert_eq!(peer.server.quantum(StreamId(stream)), quantum);

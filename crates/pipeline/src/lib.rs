@@ -12,6 +12,7 @@
 //! - [`worker`]: what a handler may ask of the world
 //! - [`outcome`]: how an exchange ended
 //! - [`listen`]: what a configuration says of listeners
+//! - [`punycode`]: hosts as requests and certificates spell them
 //! - [`build`]: from `serde_json::Value` to a plan; where modules register
 
 pub mod body;
@@ -20,6 +21,7 @@ pub mod context;
 pub mod handler;
 pub mod listen;
 pub mod outcome;
+pub mod punycode;
 pub mod route;
 pub mod template;
 pub mod trust;

@@ -81,10 +81,8 @@ impl FileServer {
         let Some(root) = root.to_str() else { bail!("--root {}: expected a name in UTF-8", root.display()) };
         let listen = match (&self.listen, &self.domain) {
             (Some(listen), _) => listen,
-            // Caddy would take the HTTPS port here; never served in the clear unless that was asked for.
-            (None, Some(domain)) => {
-                bail!("--domain {domain} needs TLS, which this version does not speak: add --listen :80")
-            }
+            // As in Caddy: whoever names a host means HTTPS.
+            (None, Some(_)) => ":443",
             (None, None) => ":80",
         };
         let mut handler = json!({ "handler": "file_server", "root": literal(root) });

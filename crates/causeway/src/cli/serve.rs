@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use causeway::document::{AdaptedDocument, Document};
-use causeway::server::{self, LoadFault, Server, Settings, autosave_path};
+use causeway::server::{self, LoadFault, Server, Settings, autosave_path, data_folder, root_words};
 use causeway_config::plan::Level;
 use clap::Args;
 
@@ -101,6 +101,7 @@ pub(crate) fn serve(serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> 
         registry: Arc::new(source::registry(&serving.environment)),
         environment: Arc::new(move |name| environment.get(name)),
         admin: client::default_address()?,
+        data: data_folder(),
         autosave: autosave_path().filter(|_| serving.site == Site::Configured),
         access: Box::new(std::io::stderr()),
         level: Box::new(move |wanted| level.set(wanted.max(least))),
@@ -114,9 +115,12 @@ pub(crate) fn serve(serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> 
         let server = server.map_err(|fault| explain(&fault, &serving))?;
         // Only now: a start that fails leaves no file, nor overwrites that of a server that runs.
         let pidfile = flags.pidfile.as_deref().map(PidFile::write).transpose()?;
-        say::note(&first_line(&serving, server.addresses(), workers));
+        say::note(&first_line(&serving, server.places(), workers));
+        for (id, root) in server.authorities() {
+            say::note(&root_words(&id, &root));
+        }
         if let Some(address) = server.admin_address() {
-            say::note(&format!("The admin API is on {}", url(&address)));
+            say::note(&format!("The admin API is on {}", url(address, false)));
         }
         if serving.site == Site::Answer {
             let addresses = server.addresses().iter();
@@ -209,8 +213,8 @@ fn explain(fault: &LoadFault, serving: &Serving) -> anyhow::Error {
     anyhow!("{error}; choose another with --listen, as in `causeway {command} --listen :8081`")
 }
 
-fn first_line(serving: &Serving, addresses: &[SocketAddr], workers: usize) -> String {
-    let urls: Vec<_> = addresses.iter().map(url).collect();
+fn first_line(serving: &Serving, places: impl Iterator<Item = (SocketAddr, bool)>, workers: usize) -> String {
+    let urls: Vec<_> = places.map(|(address, secure)| url(address, secure)).collect();
     let urls = if urls.is_empty() { "nothing: it names no site".to_owned() } else { urls.join(", ") };
     if serving.site == Site::Welcome {
         return format!("Causeway serves the welcome site on {urls}; write a Caddyfile here to serve your own");
@@ -220,14 +224,15 @@ fn first_line(serving: &Serving, addresses: &[SocketAddr], workers: usize) -> St
 }
 
 /// An address that a person can open: the wildcard is reached by way of localhost.
-fn url(address: &SocketAddr) -> String {
+fn url(address: SocketAddr, secure: bool) -> String {
     let host = match address.ip() {
         ip if ip.is_unspecified() => "localhost".to_owned(),
         IpAddr::V6(ip) => format!("[{ip}]"),
         IpAddr::V4(ip) => ip.to_string(),
     };
-    let port = if address.port() == 80 { String::new() } else { format!(":{}", address.port()) };
-    format!("http://{host}{port}")
+    let (scheme, usual) = if secure { ("https", 443) } else { ("http", 80) };
+    let port = if address.port() == usual { String::new() } else { format!(":{}", address.port()) };
+    format!("{scheme}://{host}{port}")
 }
 
 /// Every connection is a descriptor: the soft limit, often 1024, is raised to the hard one. Where that is refused, accepting

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
+use super::certificates::AuthorityFacts;
 use super::fault::{ChangeFault, LoadFault};
 use super::source::Source;
 use super::tree::Verb;
@@ -107,6 +108,7 @@ pub(super) enum Command {
     Load(Load, Reply<Result<(), LoadFault>>),
     Change(Change, Reply<Result<(), ChangeFault>>),
     Read(String, Reply<Result<Excerpt, ChangeFault>>),
+    Authority(String, Reply<Result<Option<AuthorityFacts>, causeway_certs::Error>>),
     Status(Reply<Status>),
     Follows(Reply<Option<Source>>),
     Stop(Reply<Stopping>),
@@ -147,6 +149,14 @@ impl Control {
     pub async fn read(&self, path: String) -> Result<Excerpt, ChangeFault> {
         let stopping = Err(ChangeFault::Load(LoadFault::Stopping));
         self.ask(|reply| Command::Read(path, reply)).await.unwrap_or(stopping)
+    }
+
+    /// An authority of its own; `None` when there is none of this id, or the server is gone already.
+    ///
+    /// # Errors
+    /// When the local one had to be made for this and could not be.
+    pub async fn authority(&self, id: String) -> Result<Option<AuthorityFacts>, causeway_certs::Error> {
+        self.ask(|reply| Command::Authority(id, reply)).await.unwrap_or(Ok(None))
     }
 
     /// How it stands; `None` when it is gone already.

@@ -17,6 +17,8 @@ pub enum LoadFault {
     Ids(IdFault),
     /// What it says.
     Config(LoadError),
+    /// A certificate cannot be obtained.
+    Certificates(causeway_certs::Error),
     /// A site cannot listen where it says, or the system has no threads for it.
     Sites(StartError),
     /// The admin API cannot listen where the configuration, or the environment, says.
@@ -42,6 +44,7 @@ impl fmt::Display for LoadFault {
         match self {
             Self::Ids(fault) => write!(f, "indexing config: {fault}"),
             Self::Config(error) => error.fmt(f),
+            Self::Certificates(error) => error.fmt(f),
             Self::Sites(error) => error.fmt(f),
             Self::Admin(address, StartError::Bind(bind)) => {
                 write!(f, "the admin API cannot listen on {address}: ")?;
@@ -62,6 +65,12 @@ impl fmt::Display for LoadFault {
 }
 
 impl std::error::Error for LoadFault {}
+
+impl From<causeway_certs::Error> for LoadFault {
+    fn from(error: causeway_certs::Error) -> Self {
+        Self::Certificates(error)
+    }
+}
 
 /// Why a change to a part of the configuration was not made.
 #[derive(Debug)]

@@ -6,11 +6,11 @@ use causeway_pipeline::{Build, BuildError, ListenAddress};
 
 const EXPECTED: &str = "[tcp/]host:port or [tcp/]host:first-last";
 
-/// All addresses of a `listen` list, ranges spelt out.
-pub(super) fn parse_all(written: &[String], build: &mut Build<'_>) -> Result<Vec<ListenAddress>, BuildError> {
-    let mut addresses = Vec::new();
+/// The addresses of a `listen` list, the range of each spelt out.
+pub(super) fn parse_each(written: &[String], build: &mut Build<'_>) -> Result<Vec<Vec<ListenAddress>>, BuildError> {
+    let mut addresses = Vec::with_capacity(written.len());
     for (index, text) in written.iter().enumerate() {
-        build.at(format!("[{index}]"), |build| parse(text, build, &mut addresses))?;
+        addresses.push(build.at(format!("[{index}]"), |build| parse_one(text, build))?);
     }
     Ok(addresses)
 }

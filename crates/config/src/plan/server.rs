@@ -6,13 +6,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use causeway_pipeline::build::ServerSpec;
-use causeway_pipeline::{Build, BuildError, Confusable, HeadLimits, ListenerSpec, Timeouts, Trust};
+use causeway_pipeline::{
+    Build, BuildError, Confusable, HeadLimits, Http2, ListenAddress, ListenerSpec, Protocols, Timeouts, TlsPolicy,
+    TlsSpec, Trust,
+};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
+use super::certificates::CertificateSource;
 use super::duration::Span;
-use super::{LoadError, address, https};
+use super::policy::WrittenPolicy;
+use super::{address, https, refuse};
 
 /// Where a trusted proxy says who the client is, unless `client_ip_headers` says otherwise.
 const CLIENT_IP_HEADERS: &[&str] = &["X-Forwarded-For"];
@@ -56,14 +61,16 @@ pub(super) struct Server {
     _errors: Option<Errors>,
     #[serde(default, rename = "named_routes")]
     _named_routes: Option<BTreeMap<String, IgnoredAny>>,
+    /// Ours: what HTTP/2 tells its peers.
     #[serde(default)]
-    pub(super) automatic_https: https::Automatic,
+    http2: Http2,
     #[serde(default)]
-    pub(super) tls_connection_policies: Option<Vec<Value>>,
-    /// Without TLS there is no name to compare the host with.
-    #[serde(default, rename = "strict_sni_host")]
-    _strict_sni_host: Option<bool>,
-    /// Without TLS there is no early data.
+    automatic_https: https::Automatic,
+    #[serde(default)]
+    tls_connection_policies: Option<Vec<WrittenPolicy>>,
+    #[serde(default)]
+    strict_sni_host: Option<bool>,
+    /// Of HTTP/3 only; over TCP none is taken.
     #[serde(default, rename = "allow_0rtt")]
     _allow_0rtt: Option<bool>,
     #[serde(default)]
@@ -134,41 +141,62 @@ struct Logs {
     trace: Option<Value>,
 }
 
+/// A server whose own fields are read; what automatic HTTPS does to it is missing.
+pub(super) struct Prepared<'c> {
+    pub(super) name: &'c str,
+    pub(super) written: &'c Server,
+    /// As it is written, for its routes.
+    json: &'c Value,
+    pub(super) listen: Vec<Vec<ListenAddress>>,
+    timeouts: Timeouts,
+    trust: Option<Trust>,
+    confusable: Confusable,
+    protocols: Protocols,
+    pub(super) policies: Option<Vec<TlsPolicy>>,
+}
+
 impl Server {
-    /// Adds the server to the plan, as it is written in `json`; returns where it listens.
-    pub(super) fn build(
-        &self,
-        name: &str,
-        json: &Value,
-        ports: https::Ports,
+    /// Reads all but the routes. Certificates that policies select are tagged.
+    pub(super) fn prepare<'c>(
+        &'c self,
+        name: &'c str,
+        json: &'c Value,
+        sources: &mut [CertificateSource],
         build: &mut Build<'_>,
-    ) -> Result<Vec<ListenerSpec>, LoadError> {
-        let (addresses, timeouts, trust, confusable) = build.at(format!("apps.http.servers.{name}"), |build| {
-            let addresses = build.at("listen", |build| address::parse_all(&self.listen, build))?;
+    ) -> Result<Prepared<'c>, BuildError> {
+        build.at(format!("apps.http.servers.{name}"), |build| {
+            let listen = build.at("listen", |build| address::parse_each(&self.listen, build))?;
             self.refuse_unbuilt(build)?;
-            Ok((addresses, self.timeouts(build)?, self.trust(build)?, self.confusable(build)?))
-        })?;
-        let none = Value::Array(Vec::new());
-        let routes = json.get("routes").unwrap_or(&none);
-        https::check(self, routes, &addresses, ports)?;
-        let spec = ServerSpec {
-            errors: json
-                .get("errors")
-                .filter(|errors| !errors.is_null())
-                .map(|errors| errors.get("routes").unwrap_or(&none)),
-            named_routes: json.get("named_routes").and_then(Value::as_object),
-            access_log: self.logs.is_some(),
-            trust,
-            confusable,
-            ..ServerSpec::new(name, routes)
-        };
-        let server = build.at(format!("apps.http.servers.{name}"), |build| build.server(&spec))?;
-        let head =
-            HeadLimits { head_bytes_max: self.max_header_bytes.unwrap_or(self.limits.head_bytes_max), ..self.limits };
-        Ok(addresses
-            .into_iter()
-            .map(|address| ListenerSpec { timeouts, head, ..ListenerSpec::new(address, server) })
-            .collect())
+            let protocols = self.protocols(build)?;
+            build.at("http2", |build| check_http2(self.http2, build))?;
+            let policies = match &self.tls_connection_policies {
+                Some(written) => Some(
+                    build.at("tls_connection_policies", |build| read_policies(written, protocols, sources, build))?,
+                ),
+                None => None,
+            };
+            let (timeouts, trust, confusable) = (self.timeouts(build)?, self.trust(build)?, self.confusable(build)?);
+            Ok(Prepared { name, written: self, json, listen, timeouts, trust, confusable, protocols, policies })
+        })
+    }
+
+    pub(super) fn automatic(&self) -> &https::Automatic {
+        &self.automatic_https
+    }
+
+    pub(super) fn access_log(&self) -> bool {
+        self.logs.is_some()
+    }
+
+    /// Whether some of its hosts ask clients for certificates: then a request must be for the host that its connection was opened
+    /// for, unless the server was told otherwise.
+    fn asks_clients(&self) -> bool {
+        self.tls_connection_policies.iter().flatten().any(WrittenPolicy::asks_clients)
+    }
+
+    /// Whether HTTP/3 was asked for by its name.
+    pub(super) fn names_http3(&self) -> bool {
+        self.protocols.iter().any(|protocol| protocol == "h3")
     }
 
     fn refuse_unbuilt(&self, build: &mut Build<'_>) -> Result<(), BuildError> {
@@ -199,15 +227,26 @@ impl Server {
                 refuse(key, value, build)?;
             }
         }
-        for (index, protocol) in self.protocols.iter().enumerate() {
-            build.at(format!("protocols[{index}]"), |build| match &**protocol {
-                "h1" => Ok(()),
-                // They need TLS, which is refused where it is asked for.
-                "h2" | "h3" if self.protocols.iter().any(|protocol| protocol == "h1") => Ok(()),
-                _ => Err(build.refuse(&**protocol, "h1: other protocols are not built into this version")),
-            })?;
-        }
         Ok(())
+    }
+
+    /// Without a list all that there is; HTTP/2 in the clear by prior knowledge too, which costs nobody anything.
+    fn protocols(&self, build: &mut Build<'_>) -> Result<Protocols, BuildError> {
+        if self.protocols.is_empty() {
+            return Ok(Protocols::default());
+        }
+        let has = |wanted: &str| self.protocols.iter().any(|protocol| protocol == wanted);
+        for (index, protocol) in self.protocols.iter().enumerate() {
+            if !matches!(&**protocol, "h1" | "h2" | "h2c" | "h3") {
+                return build
+                    .at(format!("protocols[{index}]"), |build| Err(build.refuse(&**protocol, "h1, h2, h2c or h3")));
+            }
+        }
+        if !has("h1") && !has("h2") && !has("h2c") {
+            return build
+                .at("protocols", |build| Err(build.refuse("h3", "h1, h2 or h2c too: HTTP/3 is not built yet")));
+        }
+        Ok(Protocols { http1: has("h1"), http2: has("h2"), http2_clear: has("h2c"), http2_upgrade: has("h2c") })
     }
 
     fn timeouts(&self, build: &mut Build<'_>) -> Result<Timeouts, BuildError> {
@@ -254,10 +293,86 @@ impl Server {
     }
 }
 
-/// A field that is known and not built.
-fn refuse(key: &str, value: &Option<Value>, build: &mut Build<'_>) -> Result<(), BuildError> {
-    match value {
-        None | Some(Value::Null | Value::Bool(false)) => Ok(()),
-        Some(value) => build.at(key, |build| Err(build.refuse(value.to_string(), "nothing: this is not built"))),
+impl Prepared<'_> {
+    /// Its own routes.
+    pub(super) fn routes(&self) -> &Value {
+        self.json.get("routes").unwrap_or(&NO_ROUTES)
     }
+
+    /// Adds the server to the plan; returns where it listens.
+    pub(super) fn build(
+        self,
+        policies: Option<Vec<TlsPolicy>>,
+        inserted: Option<https::Inserted>,
+        ports: https::Ports,
+        build: &mut Build<'_>,
+    ) -> Result<Vec<ListenerSpec>, BuildError> {
+        let (server, json) = (self.written, self.json);
+        let routes = inserted.as_ref().map(|inserted| inserted.among(self.routes()));
+        let spec = ServerSpec {
+            errors: json
+                .get("errors")
+                .filter(|errors| !errors.is_null())
+                .map(|errors| errors.get("routes").unwrap_or(&NO_ROUTES)),
+            named_routes: json.get("named_routes").and_then(Value::as_object),
+            access_log: server.logs.is_some(),
+            trust: self.trust.clone(),
+            confusable: self.confusable.clone(),
+            strict_sni_host: server.strict_sni_host.unwrap_or_else(|| server.asks_clients()),
+            ..ServerSpec::new(self.name, routes.as_ref().unwrap_or_else(|| self.routes()))
+        };
+        let place = format!("apps.http.servers.{}", self.name);
+        let id = build.at(&*place, |build| build.server(&spec));
+        let id = id.map_err(|error| match &inserted {
+            Some(inserted) => inserted.place_of(error, &place),
+            None => error,
+        })?;
+        let limits = server.limits;
+        let head = HeadLimits { head_bytes_max: server.max_header_bytes.unwrap_or(limits.head_bytes_max), ..limits };
+        let tls = policies.filter(|policies| !policies.is_empty()).map(|policies| TlsSpec { policies });
+        let listener = |address: ListenAddress| ListenerSpec {
+            timeouts: self.timeouts,
+            head,
+            protocols: self.protocols,
+            http2: server.http2,
+            // What is on the HTTP port is in the clear, whatever the server has besides.
+            tls: tls.clone().filter(|_| address.port != ports.http),
+            ..ListenerSpec::new(address, id)
+        };
+        Ok(self.listen.iter().flatten().copied().map(listener).collect())
+    }
+}
+
+static NO_ROUTES: Value = Value::Array(Vec::new());
+
+fn read_policies(
+    written: &[WrittenPolicy],
+    protocols: Protocols,
+    sources: &mut [CertificateSource],
+    build: &mut Build<'_>,
+) -> Result<Vec<TlsPolicy>, BuildError> {
+    let mut policies = Vec::with_capacity(written.len());
+    for (index, policy) in written.iter().enumerate() {
+        policies.extend(build.at(format!("[{index}]"), |build| policy.read(protocols, sources, build))?);
+    }
+    Ok(policies)
+}
+
+/// The bounds that its fields name.
+fn check_http2(http2: Http2, build: &mut Build<'_>) -> Result<(), BuildError> {
+    const WINDOW_MAX: u32 = (1 << 31) - 1;
+    const TABLE_MAX: u32 = 64 * 1024;
+    for (key, value, least, most) in [
+        ("streams_max", http2.streams_max, 1, 4096),
+        ("stream_window_bytes", http2.stream_window_bytes, 0, WINDOW_MAX),
+        ("connection_window_bytes", http2.connection_window_bytes, (1 << 16) - 1, WINDOW_MAX),
+        ("header_table_bytes", http2.header_table_bytes, 0, TABLE_MAX),
+        ("encoder_table_bytes", http2.encoder_table_bytes, 0, TABLE_MAX),
+    ] {
+        if !(least..=most).contains(&value) {
+            let expected = format!("a number from {least} to {most}");
+            return build.at(key, |build| Err(build.refuse(value.to_string(), expected)));
+        }
+    }
+    Ok(())
 }

@@ -246,7 +246,9 @@ impl Peer {
                     .head
                     .fields()
                     .iter()
-                    .map(|(name, value)| format!(" {}={}", name.as_str().to_ascii_lowercase(), String::from_utf8_lossy(value)))
+                    .map(|(name, value)| {
+                        format!(" {}={}", name.as_str().to_ascii_lowercase(), String::from_utf8_lossy(value))
+                    })
                     .collect();
                 let body = match body {
                     BodyLength::None => String::new(),
@@ -278,7 +280,9 @@ impl Peer {
                     .head
                     .fields()
                     .iter()
-                    .map(|(name, value)| format!(" {}={}", name.as_str().to_ascii_lowercase(), String::from_utf8_lossy(value)))
+                    .map(|(name, value)| {
+                        format!(" {}={}", name.as_str().to_ascii_lowercase(), String::from_utf8_lossy(value))
+                    })
                     .collect();
                 format!("< {} trailers{fields}", stream.0)
             }
@@ -330,7 +334,13 @@ impl Peer {
                 0x4 => {
                     let entries: String = payload
                         .chunks(6)
-                        .map(|e| format!(" {}={}", u16::from_be_bytes([e[0], e[1]]), u32::from_be_bytes([e[2], e[3], e[4], e[5]])))
+                        .map(|e| {
+                            format!(
+                                " {}={}",
+                                u16::from_be_bytes([e[0], e[1]]),
+                                u32::from_be_bytes([e[2], e[3], e[4], e[5]])
+                            )
+                        })
                         .collect();
                     format!("> SETTINGS{entries}")
                 }

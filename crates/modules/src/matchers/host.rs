@@ -1,10 +1,8 @@
 //! `host`: a list of hosts, one of which the request must name.
 
-mod punycode;
-
 use std::collections::HashMap;
 
-use causeway_pipeline::{Build, BuildError, Context, Matched, Matcher, Reach, Template};
+use causeway_pipeline::{Build, BuildError, Context, Matched, Matcher, Reach, Template, punycode};
 use serde_json::Value;
 
 struct HostMatcher {

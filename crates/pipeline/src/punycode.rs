@@ -10,7 +10,7 @@ const INITIAL_BIAS: u32 = 72;
 const INITIAL_N: u32 = 128;
 
 /// Labels outside of ASCII in small letters and Punycode, the others as they are.
-pub(super) fn to_ascii(host: &str) -> String {
+pub fn to_ascii(host: &str) -> String {
     let labels = host.split('.').map(|label| match label.is_ascii() {
         true => label.to_owned(),
         false => format!("xn--{}", encode(&label.to_lowercase())),

@@ -1,0 +1,57 @@
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::*;
+use crate::tests::Folder;
+
+// certmagic's `KeyBuilder.Safe`.
+#[test]
+fn names_as_parts_of_keys() {
+    for (name, want) in [
+        ("localhost", "localhost"),
+        ("*.Example.com", "wildcard_.example.com"),
+        ("::1", "--1"),
+        ("a b+c", "a_b_plus_c"),
+        ("../../etc/passwd", "etcpasswd"),
+        ("a/b\\c", "abc"),
+        ("x_@-y", "x_@-y"),
+    ] {
+        assert_eq!(safe(name), want, "{name}");
+    }
+}
+
+// certmagic's FileStorage: files of 0600 in folders of 0700; a value is replaced as a whole.
+#[test]
+fn values_are_kept_for_their_owner_only() {
+    let folder = Folder::new();
+    let storage = FileStorage::new(folder.path("data"));
+    assert_eq!(storage.load("a/b/c.crt").unwrap(), None);
+    storage.store("a/b/c.crt", b"one").unwrap();
+    storage.store("a/b/c.crt", b"two").unwrap();
+    assert_eq!(storage.load("a/b/c.crt").unwrap().as_deref(), Some(&b"two"[..]));
+    let mode = |path: &str| fs::metadata(folder.path(path)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("data"), mode("data/a/b"), mode("data/a/b/c.crt")), (0o700, 0o700, 0o600));
+    assert_eq!(fs::read_dir(folder.path("data/a/b")).unwrap().count(), 1, "nothing half written is left");
+    fs::write(folder.path("file"), "").unwrap();
+    let error = FileStorage::new(folder.path("file")).store("x", b"").unwrap_err().to_string();
+    assert!(error.contains("writing it: "), "{error}");
+}
+
+#[test]
+fn a_name_is_held_by_one() {
+    let folder = Folder::new();
+    let storage = FileStorage::new(folder.path(""));
+    let held = storage.lock("n").unwrap();
+    let (sender, receiver) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _second = storage.lock("n").unwrap();
+            sender.send(()).unwrap();
+        });
+        assert!(receiver.recv_timeout(Duration::from_millis(100)).is_err());
+        drop(storage.lock("another").unwrap());
+        drop(held);
+        receiver.recv().unwrap();
+    });
+}

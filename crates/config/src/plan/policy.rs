@@ -1,0 +1,247 @@
+//! `tls_connection_policies` of a server: how its connections are protected.
+//!
+//! - `client`: what is asked of clients
+
+mod client;
+
+use std::net::IpAddr;
+
+use causeway_pipeline::{Build, BuildError, Protocols, TlsPolicy, TlsVersion};
+use ipnet::IpNet;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::certificates::CertificateSource;
+use super::refuse;
+use super::tls::{ascii, known};
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenPolicy {
+    #[serde(default, rename = "match")]
+    matchers: Option<Matchers>,
+    #[serde(default)]
+    certificate_selection: Option<Selection>,
+    #[serde(default)]
+    cipher_suites: Vec<String>,
+    #[serde(default)]
+    curves: Vec<String>,
+    #[serde(default)]
+    alpn: Vec<String>,
+    #[serde(default)]
+    protocol_min: String,
+    #[serde(default)]
+    protocol_max: String,
+    #[serde(default)]
+    drop: bool,
+    #[serde(default)]
+    client_authentication: Option<client::WrittenClient>,
+    #[serde(default)]
+    default_sni: String,
+    #[serde(default)]
+    fallback_sni: String,
+    #[serde(default)]
+    insecure_secrets_log: Option<Value>,
+    #[serde(default)]
+    handshake_context: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Matchers {
+    #[serde(default)]
+    sni: Option<Vec<String>>,
+    #[serde(default)]
+    sni_regexp: Option<Value>,
+    #[serde(default)]
+    remote_ip: Option<Ranges>,
+    #[serde(default)]
+    local_ip: Option<LocalRanges>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ranges {
+    #[serde(default)]
+    ranges: Vec<String>,
+    #[serde(default)]
+    not_ranges: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LocalRanges {
+    #[serde(default)]
+    ranges: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Selection {
+    #[serde(default)]
+    any_tag: Vec<String>,
+    #[serde(default)]
+    all_tags: Vec<String>,
+    #[serde(default)]
+    serial_number: Option<Value>,
+    #[serde(default)]
+    subject_organization: Option<Value>,
+    #[serde(default)]
+    public_key_algorithm: Option<Value>,
+}
+
+impl WrittenPolicy {
+    /// Whether clients are asked for certificates.
+    pub(super) fn asks_clients(&self) -> bool {
+        self.client_authentication.as_ref().is_some_and(client::WrittenClient::is_active)
+    }
+
+    /// The policy as the engine has it; `None` where no connection can meet it. Certificates that its selection asks for are tagged.
+    pub(super) fn read(
+        &self,
+        protocols: Protocols,
+        sources: &mut [CertificateSource],
+        build: &mut Build<'_>,
+    ) -> Result<Option<TlsPolicy>, BuildError> {
+        for (key, value) in
+            [("insecure_secrets_log", &self.insecure_secrets_log), ("handshake_context", &self.handshake_context)]
+        {
+            refuse(key, value, build)?;
+        }
+        let mut policy = TlsPolicy { drop: self.drop, ..TlsPolicy::default() };
+        if let Some(matchers) = &self.matchers {
+            let meets = build.at("match", |build| matchers.read(&mut policy, build))?;
+            if meets == Meets::Nobody {
+                return Ok(None);
+            }
+        }
+        if let Some(selection) = &self.certificate_selection {
+            policy.certificate_tags = build.at("certificate_selection", |build| selection.read(sources, build))?;
+        }
+        policy.cipher_suites = distinct(&self.cipher_suites);
+        policy.groups = distinct(&self.curves);
+        policy.alpn = self.alpn(protocols, build)?;
+        policy.version_min = version("protocol_min", &self.protocol_min, TlsVersion::Tls12, build)?;
+        policy.version_max = version("protocol_max", &self.protocol_max, TlsVersion::Tls13, build)?;
+        if policy.version_min > policy.version_max {
+            let found = format!("{} above {}", self.protocol_min, self.protocol_max);
+            return build.at("protocol_min", |build| Err(build.refuse(found, "one that is not above protocol_max")));
+        }
+        if let Some(client) = self.client_authentication.as_ref().filter(|client| client.is_active()) {
+            policy.client = Some(build.at("client_authentication", |build| client.read(build))?);
+        }
+        let name = |name: &str, build: &mut Build<'_>| Some(ascii(name, build)).filter(|name| !name.is_empty());
+        policy.default_server_name = name(&self.default_sni, build);
+        policy.fallback_server_name = name(&self.fallback_sni, build);
+        Ok(Some(policy))
+    }
+
+    /// What is offered, less the versions that the server does not speak.
+    fn alpn(&self, protocols: Protocols, build: &mut Build<'_>) -> Result<Vec<String>, BuildError> {
+        let mut offered = Vec::new();
+        for (index, protocol) in self.alpn.iter().enumerate() {
+            let spoken = match &**protocol {
+                "h2" => protocols.http2,
+                "http/1.1" => protocols.http1,
+                // Over QUIC, and for ACME's challenges: neither is built, and no browser that has a choice needs either.
+                "h3" | "acme-tls/1" => false,
+                _ => {
+                    let expected = "h2 or http/1.1";
+                    return build.at(format!("alpn[{index}]"), |build| Err(build.refuse(&**protocol, expected)));
+                }
+            };
+            if spoken && !offered.contains(protocol) {
+                offered.push(protocol.clone());
+            }
+        }
+        Ok(offered)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Meets {
+    Somebody,
+    Nobody,
+}
+
+impl Matchers {
+    fn read(&self, policy: &mut TlsPolicy, build: &mut Build<'_>) -> Result<Meets, BuildError> {
+        refuse("sni_regexp", &self.sni_regexp, build)?;
+        if let Some(names) = &self.sni {
+            policy.server_names = names.iter().map(|name| ascii(name, build)).collect();
+        }
+        if let Some(remote) = &self.remote_ip {
+            build.at("remote_ip", |build| {
+                policy.remote_ranges = ranges("ranges", &remote.ranges, build)?;
+                policy.remote_ranges_not = ranges("not_ranges", &remote.not_ranges, build)?;
+                Ok(())
+            })?;
+        }
+        if let Some(local) = &self.local_ip {
+            policy.local_ranges = build.at("local_ip", |build| ranges("ranges", &local.ranges, build))?;
+        }
+        // A list of no names is met by none, and not by all as no list would be.
+        let nobody = self.sni.as_ref().is_some_and(Vec::is_empty);
+        Ok(if nobody { Meets::Nobody } else { Meets::Somebody })
+    }
+}
+
+fn ranges(key: &str, written: &[String], build: &mut Build<'_>) -> Result<Vec<IpNet>, BuildError> {
+    let mut ranges = Vec::with_capacity(written.len());
+    for (index, text) in written.iter().enumerate() {
+        let text = known(text, build);
+        let range = text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
+        let bad = |build: &mut Build<'_>| Err(build.refuse(&*text, "an IP address, or a network such as 10.0.0.0/8"));
+        ranges.push(match range {
+            Some(range) => range,
+            None => build.at(format!("{key}[{index}]"), bad)?,
+        });
+    }
+    Ok(ranges)
+}
+
+impl Selection {
+    /// The tags, one of which a certificate must have. What needs several is decided now: its certificates get a tag of its own.
+    fn read(&self, sources: &mut [CertificateSource], build: &mut Build<'_>) -> Result<Vec<String>, BuildError> {
+        for (key, value) in [
+            ("serial_number", &self.serial_number),
+            ("subject_organization", &self.subject_organization),
+            ("public_key_algorithm", &self.public_key_algorithm),
+        ] {
+            refuse(key, value, build)?;
+        }
+        match (&self.any_tag[..], &self.all_tags[..]) {
+            (any, []) => return Ok(any.to_vec()),
+            ([], [one]) => return Ok(vec![one.clone()]),
+            _ => {}
+        }
+        // No written tag has a NUL in it.
+        let own = format!("\0{:?}{:?}", self.any_tag, self.all_tags);
+        for tags in sources.iter_mut().filter_map(CertificateSource::tags_mut) {
+            let any = self.any_tag.is_empty() || self.any_tag.iter().any(|tag| tags.contains(tag));
+            if any && self.all_tags.iter().all(|tag| tags.contains(tag)) && !tags.contains(&own) {
+                tags.push(own.clone());
+            }
+        }
+        Ok(vec![own])
+    }
+}
+
+fn version(key: &str, written: &str, default: TlsVersion, build: &mut Build<'_>) -> Result<TlsVersion, BuildError> {
+    match written {
+        "" => Ok(default),
+        "tls1.2" => Ok(TlsVersion::Tls12),
+        "tls1.3" => Ok(TlsVersion::Tls13),
+        _ => build.at(key, |build| Err(build.refuse(written, "tls1.2 or tls1.3"))),
+    }
+}
+
+fn distinct(written: &[String]) -> Vec<String> {
+    let mut distinct: Vec<String> = Vec::with_capacity(written.len());
+    for name in written {
+        if !distinct.contains(name) {
+            distinct.push(name.clone());
+        }
+    }
+    distinct
+}
