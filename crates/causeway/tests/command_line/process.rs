@@ -47,6 +47,7 @@ impl Folder {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_causeway"));
         command.args(arguments).current_dir(&self.0).env("HOME", &self.0).env_remove("XDG_CONFIG_HOME");
+        command.env_remove("XDG_DATA_HOME");
         // Servers of tests that run beside each other do not meet at one port.
         command.env("CADDY_ADMIN", "localhost:0").stdin(Stdio::null());
         command
@@ -142,7 +143,7 @@ impl Server {
     pub(crate) fn start(command: Command) -> Self {
         let mut server = Self::spawn(command);
         server.first_line = server.line_with("Causeway serves ");
-        let urls = server.first_line.split("http://").skip(1);
+        let urls = server.first_line.split("://").skip(1);
         let ports = urls.map(|url| {
             let address = url.split([' ', ',', ';']).next().unwrap();
             address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(80)

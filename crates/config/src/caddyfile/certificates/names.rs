@@ -5,22 +5,27 @@ use std::net::IpAddr;
 /// Whether a name is meant by a pattern, whose `*` stand for whole labels from the left on; the case of letters does not
 /// count.
 pub(crate) fn covers(pattern: &str, name: &str) -> bool {
-    let (pattern, name) = (pattern.to_lowercase(), host(name).to_lowercase());
-    if pattern == name {
+    let name = host(name);
+    if same(pattern, name) {
         return true;
     }
-    if !pattern.contains('*') {
-        return false;
-    }
-    let (pattern, name) = (Vec::from_iter(pattern.split('.')), Vec::from_iter(name.split('.')));
     // Every label up to the last `*` is one, and there is a label in its place; an empty label stays what it is.
-    let last = pattern.iter().rposition(|label| *label == "*");
-    pattern.len() == name.len()
-        && last.is_some_and(|last| {
-            pattern.iter().zip(&name).enumerate().all(|(index, (own, label))| {
-                if index <= last && !label.is_empty() { *own == "*" } else { own == label }
-            })
-        })
+    let Some(last) = pattern.split('.').enumerate().filter(|(_, label)| *label == "*").map(|(index, _)| index).last()
+    else {
+        return false;
+    };
+    pattern.matches('.').count() == name.matches('.').count()
+        && pattern
+            .split('.')
+            .zip(name.split('.'))
+            .enumerate()
+            .all(|(index, (own, label))| if index <= last && !label.is_empty() { own == "*" } else { same(own, label) })
+}
+
+/// Whether two texts differ at most in the case of letters.
+fn same(own: &str, other: &str) -> bool {
+    own.eq_ignore_ascii_case(other)
+        || (!(own.is_ascii() && other.is_ascii()) && own.to_lowercase() == other.to_lowercase())
 }
 
 /// The host of a `host:port`, without brackets.

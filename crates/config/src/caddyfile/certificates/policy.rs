@@ -63,9 +63,11 @@ impl Policy {
         if self.written != other.written {
             return self.is_plainly_internal() && other.is_plainly_internal();
         }
+        if [self, other].iter().any(|policy| !policy.issuers.is_empty() || !policy.written.is_empty()) {
+            return true;
+        }
         let (own, theirs) = (self.class(), other.class());
-        let implicit = [self, other].iter().all(|policy| policy.issuers.is_empty() && policy.written.is_empty());
-        !implicit || own == theirs || own == Class::EveryName || theirs == Class::EveryName
+        own == theirs || own == Class::EveryName || theirs == Class::EveryName
     }
 
     fn is_plainly_internal(&self) -> bool {
@@ -90,7 +92,11 @@ impl Policy {
     /// Whether it says nothing but names and these managers.
     fn says_only(&self, managers: &[Value]) -> bool {
         self.managers == managers
-            && *self == Self { subjects: self.subjects.clone(), managers: self.managers.clone(), ..Self::default() }
+            && self.issuers.is_empty()
+            && self.written.is_empty()
+            && self.renewal_window_ratio.is_none()
+            && self.key_type.is_empty()
+            && !(self.on_demand || self.reuse_private_keys || self.no_ocsp_stapling)
     }
 
     pub(super) fn json(&self) -> Value {
@@ -121,9 +127,10 @@ pub(super) fn consolidate(policies: &mut [Policy], mut order: Vec<usize>) -> Vec
         let (a, b) = (&policies[a], &policies[b]);
         a.within(b) || (!b.within(a) && a.subjects.len() > b.subjects.len())
     });
-    if drop_silent(policies, &mut order) == Silent::All {
+    if order.iter().all(|&index| policies[index].says_only(&[])) {
         return Vec::new();
     }
+    drop_silent(policies, &mut order);
     let mut index = 0;
     'policies: while index < order.len() {
         let mut later = index + 1;
@@ -165,33 +172,22 @@ pub(super) fn consolidate(policies: &mut [Policy], mut order: Vec<usize>) -> Vec
     order
 }
 
-#[derive(PartialEq, Eq)]
-enum Silent {
-    All,
-    Some,
-}
-
 /// Leaves out policies that say nothing, but for those that keep a name from a later one that does.
-fn drop_silent(policies: &[Policy], order: &mut Vec<usize>) -> Silent {
-    let all = order.len();
-    let mut silent = 0;
+fn drop_silent(policies: &[Policy], order: &mut Vec<usize>) {
     let mut index = 0;
     while index < order.len() {
-        if !policies[order[index]].says_only(&[]) {
-            index += 1;
-            continue;
-        }
-        silent += 1;
+        let useless = |shadowed: usize| {
+            let later = &policies[order[shadowed]];
+            // A wildcard's managers are also asked for the names that it covers.
+            later.says_only(&later.managers)
+        };
         let last = index + 1 == order.len();
-        // A wildcard's managers are also asked for the names that it covers.
-        let useless = shadowed(index, policies, order).map(|later| &policies[order[later]]);
-        if last || useless.is_some_and(|later| later.says_only(&later.managers)) {
+        if policies[order[index]].says_only(&[]) && (last || shadowed(index, policies, order).is_some_and(useless)) {
             order.remove(index);
         } else {
             index += 1;
         }
     }
-    if silent == all { Silent::All } else { Silent::Some }
 }
 
 /// The first later policy that is for all of a policy's names too.
