@@ -7,8 +7,10 @@
 //! - [`scan`]: where a response ends
 //! - [`disturb`]: the burning and the cold reads that happen beside the measured requests
 //! - [`idle`]: connections that are opened, used once and held
+//! - [`frames`]: HTTP/2's octets, as far as those need them
 
 pub mod disturb;
+pub mod frames;
 pub mod idle;
 pub mod scan;
 

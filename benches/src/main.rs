@@ -1,9 +1,10 @@
 //! `./bench`: runs Causeway beside its peers and records what each costs.
 //!
 //! Reading order: [`peers`] says who is measured, [`workshop`] gets them, [`server`] runs them, [`load`] asks them and
-//! [`sample`] sees what they use; [`side_by_side`], [`sources`], [`inprocess`], [`sites`] and [`reload`] are the benches; [`record`] keeps what came out.
+//! [`sample`] sees what they use; [`side_by_side`], [`http2`], [`sources`], [`inprocess`], [`sites`] and [`reload`] are the benches; [`record`] keeps what came out.
 
 mod configurations;
+mod http2;
 mod inprocess;
 mod load;
 mod machine;
@@ -64,6 +65,21 @@ enum Bench {
         #[command(flatten)]
         keep: Keep,
     },
+    /// The same over HTTP/2, in the clear and over TLS, under h2load, with nghttpd and HAProxy beside (≈ 12 min; --quick ≈ 3 min).
+    #[command(after_help = http2::servers::help())]
+    Http2 {
+        /// Shorter slots and fewer rounds.
+        #[arg(long)]
+        quick: bool,
+        /// Only these servers, by name, comma-separated; the limit server always runs.
+        #[arg(long, value_delimiter = ',', value_name = "SERVERS")]
+        only: Vec<String>,
+        /// Only these scenarios, or those whose names begin so: hello, page, tls, tls-page-64x32, idle, …
+        #[arg(long, value_delimiter = ',', value_name = "SCENARIOS")]
+        scenario: Vec<String>,
+        #[command(flatten)]
+        keep: Keep,
+    },
     /// The benchmarks that the projects we learnt from ran, their code beside ours (≈ 3 min; --quick < 1 min).
     Sources {
         /// Shorter and fewer rounds.
@@ -108,7 +124,7 @@ enum Bench {
     Load,
     /// Holds idle connections until standard input ends.
     #[command(hide = true)]
-    Idle { address: SocketAddr, path: String, count: usize },
+    Idle { address: SocketAddr, path: String, count: usize, version: load::idle::Version },
 }
 
 #[derive(clap::Args)]
@@ -141,6 +157,12 @@ fn main() -> Result<()> {
             let record = side_by_side::run(&mut shop, &settings)?;
             save(&shop, &record, keep.record)
         }
+        Bench::Http2 { quick, only, scenario, keep } => {
+            let settings = http2::Settings { quick, only, scenarios: scenario, arguments: given() };
+            let mut shop = Workshop::open(keep.install)?;
+            let record = http2::run(&mut shop, &settings)?;
+            save(&shop, &record, keep.record)
+        }
         Bench::Sources { quick, keep } => {
             let mut shop = Workshop::open(keep.install)?;
             let record = sources::run(&mut shop, quick, given())?;
@@ -171,7 +193,7 @@ fn main() -> Result<()> {
             serde_json::to_writer(std::io::stdout(), &load::run(&plan)?)?;
             Ok(())
         }
-        Bench::Idle { address, path, count } => load::idle::run(address, &request::browser(&path), count),
+        Bench::Idle { address, path, count, version } => load::idle::run(address, &path, count, version),
     }
 }
 

@@ -20,7 +20,7 @@ pub struct Tool {
 }
 
 /// How a peer shall run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Want {
     /// On 127.0.0.1.
     pub port: u16,
@@ -28,6 +28,41 @@ pub struct Want {
     pub workers: usize,
     /// A file to be sent from the launch's cold path.
     pub cold: Option<PathBuf>,
+    /// What HTTP/2 answers, where it is asked over that.
+    pub body: Body,
+    /// A key and its certificate, where it is asked over TLS.
+    pub keys: Option<Keys>,
+}
+
+/// What is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Body {
+    /// [`answer::BODY`].
+    #[default]
+    Hello,
+    /// [`answer::page`].
+    Page,
+}
+
+impl Body {
+    /// Its text.
+    pub fn text(self) -> String {
+        match self {
+            Self::Hello => answer::BODY.to_owned(),
+            Self::Page => answer::page(),
+        }
+    }
+}
+
+/// Files of a server's key.
+#[derive(Debug, Clone)]
+pub struct Keys {
+    /// The certificate, PEM.
+    pub certificate: PathBuf,
+    /// Its key, PEM.
+    pub key: PathBuf,
+    /// Both in one file.
+    pub both: PathBuf,
 }
 
 /// How a peer is run.
@@ -235,7 +270,7 @@ pub fn help() -> String {
     format!("Peers:\n{}", lines.collect::<String>())
 }
 
-fn ours(shop: &Workshop, binary: &str, library: &str) -> Result<Tool> {
+pub fn ours(shop: &Workshop, binary: &str, library: &str) -> Result<Tool> {
     let program = shop.binaries.join(binary);
     if !program.is_file() {
         bail!("{binary} is not built: start by ./bench, which builds it");
@@ -352,7 +387,7 @@ fn caddyfile_text(want: &Want) -> String {
 }
 
 /// The newest Caddy from its module; Debian's where the proxy is out of reach.
-fn obtain_caddy(shop: &Workshop) -> Result<Tool> {
+pub fn obtain_caddy(shop: &Workshop) -> Result<Tool> {
     match shop.go_installed("caddy", "github.com/caddyserver/caddy/v2/cmd/caddy@latest") {
         Ok(program) => Ok(Tool { version: workshop::go_version(&program), program }),
         Err(error) => {
@@ -398,7 +433,7 @@ mod tests {
 
     #[test]
     fn the_caddyfile_serves_a_cold_file_only_when_wanted() {
-        let mut want = Want { port: 8080, workers: 1, cold: None };
+        let mut want = Want { port: 8080, workers: 1, ..Want::default() };
         assert!(!caddyfile_text(&want).contains("file_server"));
         want.cold = Some("/srv/cold.bin".into());
         let text = caddyfile_text(&want);

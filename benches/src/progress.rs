@@ -3,6 +3,9 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::record::Table;
+use crate::record::table::markdown;
+
 /// A bar over the whole bench; silent where standard error is no terminal, but for [`Progress::say`].
 pub struct Progress {
     bar: ProgressBar,
@@ -31,6 +34,11 @@ impl Progress {
     /// A line that stays, also where there is no terminal.
     pub fn say(&self, line: &str) {
         self.bar.suspend(|| eprintln!("{line}"));
+    }
+
+    /// A table that stays.
+    pub fn show(&self, table: &Table) {
+        self.say(&format!("\n{}\n{}", table.title, markdown(table)));
     }
 
     /// Takes the bar away.

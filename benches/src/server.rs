@@ -49,6 +49,14 @@ pub fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
+/// What a server says that was just started.
+pub enum Answered {
+    /// What it shall.
+    Right,
+    /// Something else.
+    Otherwise(String),
+}
+
 /// A running peer.
 pub struct Server {
     /// Its recipe.
@@ -75,7 +83,7 @@ impl Server {
         cold: Option<std::path::PathBuf>,
     ) -> Result<Self> {
         let port = free_port()?;
-        let want = Want { port, workers, cold };
+        let want = Want { port, workers, cold, ..Want::default() };
         let launch = (recipe.launch)(shop, tool, &want)?;
         Self::start_launch(shop, recipe, launch, port, cores)
     }
@@ -87,6 +95,23 @@ impl Server {
         launch: Launch,
         port: u16,
         cores: Cores,
+    ) -> Result<Self> {
+        Self::start_asked(shop, recipe, launch, port, cores, &|address, launch| {
+            let response = load::ask_once(address, &request::minimal(&launch.path))?;
+            let right = response.ends_with(answer::BODY.as_bytes());
+            let otherwise = || Answered::Otherwise(String::from_utf8_lossy(&response).into_owned());
+            Ok(if right { Answered::Right } else { otherwise() })
+        })
+    }
+
+    /// The same, and `ask` says what it answers; an error is asked again.
+    pub fn start_asked(
+        shop: &Workshop,
+        recipe: &'static Recipe,
+        launch: Launch,
+        port: u16,
+        cores: Cores,
+        ask: &dyn Fn(SocketAddr, &Launch) -> Result<Answered>,
     ) -> Result<Self> {
         let log = shop.scratch.join(format!("{}-{port}.log", recipe.name));
         let output = File::create(&log)?;
@@ -108,10 +133,9 @@ impl Server {
                 let said = fs::read_to_string(&log).unwrap_or_default();
                 bail!("{} ended at once ({status}): {}", recipe.name, said.trim().lines().last().unwrap_or("no word"));
             }
-            let answer = load::ask_once(address, &request::minimal(&server.launch.path));
-            match answer {
-                Ok(response) if response.ends_with(answer::BODY.as_bytes()) => break,
-                Ok(response) => bail!("{} answers {:?}", recipe.name, String::from_utf8_lossy(&response)),
+            match ask(address, &server.launch) {
+                Ok(Answered::Right) => break,
+                Ok(Answered::Otherwise(otherwise)) => bail!("{} answers {otherwise:?}", recipe.name),
                 Err(error) if Instant::now() > until => {
                     return Err(error).with_context(|| format!("{} does not answer", recipe.name));
                 }

@@ -6,7 +6,7 @@
 //! - [`idle`]: memory of connections that are open and quiet
 //! - [`isolation`]: what one burning route or one cold file does to all other requests
 
-mod idle;
+pub mod idle;
 mod isolation;
 mod throughput;
 mod workers;
@@ -233,7 +233,7 @@ fn system_calls(shop: &Workshop, server: &Server, plan: &Plan) -> Result<f64> {
 }
 
 /// The count in `perf stat -x,` output.
-fn perf_count(said: &str) -> Option<u64> {
+pub fn perf_count(said: &str) -> Option<u64> {
     said.lines().find(|line| line.contains("raw_syscalls:sys_enter"))?.split(',').next()?.parse().ok()
 }
 

@@ -8,11 +8,13 @@
 //! - [`layering`]: which crate may know which
 //! - [`fuzz`]: a short run of every fuzz target
 //! - [`conformance`]: other systems' HTTP/1.1 cases against the built server
+//! - [`h2spec`]: HTTP/2's cases against it
 //! - [`pages`]: the server's pages in a real browser
 //! - [`server`]: the built binary, started for a step and ended with it
 
 mod conformance;
 mod fuzz;
+mod h2spec;
 mod layering;
 mod pages;
 mod report;

@@ -20,6 +20,8 @@ pub(crate) struct Tool {
 pub(crate) const CHROMIUM: Tool = Tool { program: "chromium", packages: &["chromium", "fonts-dejavu-core"] };
 /// libFuzzer's runtime is C++ and built on the spot.
 pub(crate) const CPLUSPLUS: Tool = Tool { program: "c++", packages: &["g++"] };
+/// Builds the programs under tests/peers.
+pub(crate) const GO: Tool = Tool { program: "go", packages: &["golang-go", "ca-certificates"] };
 pub(crate) const PYTHON: Tool = Tool { program: "python3", packages: &["python3"] };
 
 impl Tool {

@@ -10,9 +10,7 @@ use causeway_engine::{BlockingSpec, Engine, EngineSpec};
 use causeway_message::StatusCode;
 use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::worker::run_blocking;
-use causeway_pipeline::{
-    Build, Context, Fault, Handler, HeadLimits, ListenAddress, ListenerSpec, Registry, Response, Step, Timeouts,
-};
+use causeway_pipeline::{Build, Context, Fault, Handler, ListenAddress, ListenerSpec, Registry, Response, Step};
 use serde_json::{Value, json};
 
 #[global_allocator]

@@ -4,18 +4,51 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use socket2::{Domain, Socket, Type};
 
+use super::frames;
 use super::scan::{Scan, Scanner};
+use crate::request;
 
 /// Connections from one source address: well below the ports the kernel gives out.
 const PER_SOURCE_MAX: usize = 5_000;
 /// Requests in flight at once.
 const BATCH: usize = 100;
 
-/// Opens `count` connections to `address`, asks `request` over each, prints `ready`, then holds them.
-pub fn run(address: SocketAddr, request: &str, count: usize) -> Result<()> {
+/// How the connections are used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Version {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2 in the clear, by prior knowledge.
+    Http2,
+}
+
+impl Version {
+    /// A browser-like request, the first of its connection.
+    fn request(self, path: &str) -> Vec<u8> {
+        match self {
+            Self::Http1 => request::browser(path).into_bytes(),
+            Self::Http2 => frames::first_request(path),
+        }
+    }
+
+    fn answered(self, stream: &mut TcpStream) -> Result<()> {
+        match self {
+            Self::Http1 => answered(stream),
+            Self::Http2 => {
+                let content = frames::answered(stream)?;
+                ensure!(content == answer::BODY.as_bytes(), "not the answer: {:?}", String::from_utf8_lossy(&content));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Opens `count` connections to `address`, asks for `path` over each, prints `ready`, then holds them.
+pub fn run(address: SocketAddr, path: &str, count: usize, version: Version) -> Result<()> {
+    let request = version.request(path);
     raise_descriptors(count as u64 + 256)?;
     let mut held = Vec::with_capacity(count);
     while held.len() < count {
@@ -23,11 +56,11 @@ pub fn run(address: SocketAddr, request: &str, count: usize) -> Result<()> {
         let first = held.len();
         for index in batch {
             let mut stream = connect(address, index).with_context(|| format!("connection {index}"))?;
-            stream.write_all(request.as_bytes())?;
+            stream.write_all(&request)?;
             held.push(stream);
         }
         for (index, stream) in held.iter_mut().enumerate().skip(first) {
-            answered(stream).with_context(|| format!("connection {index}"))?;
+            version.answered(stream).with_context(|| format!("connection {index}"))?;
         }
     }
     println!("ready");

@@ -12,6 +12,8 @@ use crate::record::{Chart, Metric, Row, Table};
 use crate::sample::resident;
 use crate::server::{Cores, Server};
 
+pub use crate::load::idle::Version;
+
 /// Connections opened and closed before the first look, so that what a server sets up once is there.
 const WARM: usize = 100;
 /// Who is asked.
@@ -32,7 +34,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<Table> {
     for (recipe, tool) in bench.peers.iter().filter(|(recipe, _)| wanted(recipe.name)) {
         bench.progress.at(&format!("idle connections: {}", recipe.name));
         let measured = Server::start(bench.shop, recipe, tool, 1, Cores::One(0), None)
-            .and_then(|server| measure(&server, settings.idle));
+            .and_then(|server| held(&server, settings.idle, Version::Http1));
         match measured {
             Ok((before, after)) => {
                 let mut row = Row::new(recipe.name);
@@ -61,11 +63,11 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<Table> {
 }
 
 /// Resident octets before and with `count` connections open.
-fn measure(server: &Server, count: usize) -> Result<(u64, u64)> {
-    hold(server, WARM, || Ok(()))?;
+pub fn held(server: &Server, count: usize, version: Version) -> Result<(u64, u64)> {
+    hold(server, WARM, version, || Ok(()))?;
     std::thread::sleep(Duration::from_millis(500));
     let before = resident(&server.processes)?;
-    let after = hold(server, count, || {
+    let after = hold(server, count, version, || {
         std::thread::sleep(Duration::from_secs(1));
         resident(&server.processes)
     })?;
@@ -73,10 +75,14 @@ fn measure(server: &Server, count: usize) -> Result<(u64, u64)> {
 }
 
 /// Runs `look` while `count` connections are held.
-fn hold<T>(server: &Server, count: usize, look: impl FnOnce() -> Result<T>) -> Result<T> {
+fn hold<T>(server: &Server, count: usize, version: Version, look: impl FnOnce() -> Result<T>) -> Result<T> {
     let mut command = Cores::One(1).command();
     command.arg(std::env::current_exe()?).arg("idle");
     command.args([server.address.to_string(), server.launch.path.clone(), count.to_string()]);
+    command.arg(match version {
+        Version::Http1 => "http1",
+        Version::Http2 => "http2",
+    });
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let mut said = String::new();
     BufReader::new(child.stdout.take().context("a piped output")?).read_line(&mut said)?;

@@ -15,6 +15,7 @@ use causeway_pipeline::Registry;
 /// Directives whose syntax is known, with the module that they turn into; `None` where what they say to a module is not
 /// understood by it.
 const NEEDS: &[(&str, Option<&str>)] = &[
+    ("acme_server", Some("http.handlers.acme_server")),
     ("basic_auth", Some("http.handlers.authentication")),
     ("basicauth", Some("http.handlers.authentication")),
     // A variable that file_server would have to look at; only the file system itself is served.

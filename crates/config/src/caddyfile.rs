@@ -7,8 +7,10 @@
 //! - `error`: the mistakes an operator can make, each naming where, what was found and what was expected;
 //! - `registry`, `dispenser`, `directives`, `matcher`: the table of directive syntax and what each line means;
 //! - `log`: loggers, of sites and of the global block;
+//! - `tls`: what sites and the global block say of handshakes and issuers; `members`: what JSON objects leave out;
 //! - `format`: what a file should look like; `place`: where a word stands; nothing above needs them;
-//! - `address`, `options`, `route`, `servers`, `certificates`: sites and global options to servers, listeners, routes.
+//! - `address`, `options`, `route`, `servers`: sites and global options to servers, listeners, routes;
+//! - `certificates`, `pki`: the same to the TLS and PKI apps; `sort`: how routes and policies are put in order.
 //!
 //! The JSON equals what Caddy 2.11 emits for the same file, the order of object members aside. A directive or option that
 //! Caddy has and this version has not is refused by name ([`ErrorKind::NotBuilt`]), never skipped.
@@ -24,8 +26,10 @@ mod import;
 mod lexer;
 mod log;
 mod matcher;
+mod members;
 mod options;
 mod parser;
+mod pki;
 mod place;
 mod placeholder;
 mod position;
@@ -34,6 +38,8 @@ mod registry;
 mod route;
 mod segment;
 mod servers;
+mod sort;
+mod tls;
 mod token;
 
 use std::cell::{Cell, RefCell};
@@ -52,6 +58,7 @@ pub use position::Position;
 pub use registry::{Directives, Order, Output, RegisterError, Syntax};
 pub use route::Route;
 pub use segment::Segment;
+pub use tls::Tls;
 pub use token::{Quote, Token};
 
 use address::Address;
@@ -98,15 +105,43 @@ pub struct SiteOrigin {
 /// State that all blocks of one adaptation share.
 pub(crate) struct Session<'a> {
     pub(crate) directives: &'a Directives,
+    pub(crate) options: &'a Options,
     pub(crate) order: Vec<Box<str>>,
     pub(crate) groups: Cell<usize>,
     pub(crate) logs: Cell<usize>,
+    /// Tags of certificates by their files.
+    pub(crate) tags: RefCell<BTreeMap<String, String>>,
     pub(crate) warnings: RefCell<Vec<Warning>>,
     /// Named routes that the directive being read invokes; taken by whoever owns that directive.
     pub(crate) invoked: RefCell<BTreeMap<String, Position>>,
 }
 
-impl Session<'_> {
+impl<'a> Session<'a> {
+    fn new(directives: &'a Directives, options: &'a Options, warnings: Vec<Warning>) -> Self {
+        let order = options.order.clone().unwrap_or_else(|| directives.order().to_vec());
+        Self {
+            directives,
+            options,
+            order,
+            groups: Cell::new(0),
+            logs: Cell::new(0),
+            tags: RefCell::default(),
+            warnings: RefCell::new(warnings),
+            invoked: RefCell::default(),
+        }
+    }
+
+    /// The tag of a certificate's file, and whether it is new.
+    fn certificate_tag(&self, file: &str) -> (String, bool) {
+        let mut tags = self.tags.borrow_mut();
+        if let Some(tag) = tags.get(file) {
+            return (tag.clone(), false);
+        }
+        let tag = format!("cert{}", tags.len());
+        tags.insert(file.to_owned(), tag.clone());
+        (tag, true)
+    }
+
     /// A fresh group name; Caddy numbers them in the order subroutes are finished.
     pub(crate) fn next_group(&self) -> String {
         let number = self.groups.get();
@@ -138,6 +173,14 @@ impl Site {
             _ => None,
         })
     }
+
+    /// Its `tls` directives in the order written, with their places.
+    pub(crate) fn tls(&self) -> impl Iterator<Item = (&Tls, &Position)> {
+        self.outputs.iter().filter_map(|placed| match &placed.output {
+            Output::Tls(tls) => Some((&**tls, &placed.at)),
+            _ => None,
+        })
+    }
 }
 
 /// A `&(name)` block: its route, and the named routes it invokes in turn.
@@ -149,7 +192,7 @@ pub(crate) struct NamedRoute {
 /// Turns Caddyfile text into Caddy's JSON.
 ///
 /// `file_name` names the text in errors and anchors relative `import`s; `env` answers `{$NAME}`. Fails on the first
-/// mistake; touches the file system only for `import` of files.
+/// mistake; touches the file system only for `import` of files and for the certificates that `client_auth` names.
 ///
 /// ```
 /// use causeway_config::caddyfile::{Directives, adapt};
@@ -186,15 +229,7 @@ fn assemble(mut blocks: Vec<ServerBlock>, warnings: Vec<Warning>, directives: &D
         }
         _ => Options::default(),
     };
-    let order = options.order.clone().unwrap_or_else(|| directives.order().to_vec());
-    let session = Session {
-        directives,
-        order,
-        groups: Cell::new(0),
-        logs: Cell::new(0),
-        warnings: RefCell::new(warnings),
-        invoked: RefCell::default(),
-    };
+    let session = Session::new(directives, &options, warnings);
     for block in &mut blocks {
         placeholder::expand_shorthands(&mut block.segments);
     }
@@ -209,10 +244,11 @@ fn assemble(mut blocks: Vec<ServerBlock>, warnings: Vec<Warning>, directives: &D
     let pairings = servers::sort(pairings, &sites);
     let http = servers::http_app(&pairings, &sites, &named, &options, &session)?;
     let tls = certificates::tls_app(&pairings, &sites, &options)?;
+    let pki = pki::pki_app(&pairings, &sites, &options);
     let shares = pairings.iter().flat_map(|pairing| &pairing.shares);
     let loggers = shares.flat_map(|share| sites[share.site].loggers());
     let logs = log::configuration(&options.loggers, loggers, options.debug);
-    let json = top(&options, logs, http, tls);
+    let json = top(&options, logs, [("http", http), ("tls", tls), ("pki", pki)]);
     Ok(Adapted { json, warnings: session.warnings.take(), sites: origins })
 }
 
@@ -286,7 +322,7 @@ fn origins(site: &Site) -> Vec<SiteOrigin> {
         .collect()
 }
 
-fn top(options: &Options, logs: Map<String, Value>, http: Map<String, Value>, tls: Map<String, Value>) -> Value {
+fn top(options: &Options, logs: Map<String, Value>, apps: [(&str, Map<String, Value>); 3]) -> Value {
     let mut config = Map::new();
     if let Some(admin) = options.admin_json() {
         config.insert("admin".into(), admin);
@@ -297,13 +333,8 @@ fn top(options: &Options, logs: Map<String, Value>, http: Map<String, Value>, tl
     if let Some(storage) = &options.storage {
         config.insert("storage".into(), storage.clone());
     }
-    let mut apps = Map::new();
-    if !http.is_empty() {
-        apps.insert("http".into(), Value::Object(http));
-    }
-    if !tls.is_empty() {
-        apps.insert("tls".into(), Value::Object(tls));
-    }
+    let apps = apps.into_iter().filter(|(_, app)| !app.is_empty());
+    let apps: Map<String, Value> = apps.map(|(name, app)| (name.to_owned(), app.into())).collect();
     if !apps.is_empty() {
         config.insert("apps".into(), Value::Object(apps));
     }

@@ -16,8 +16,14 @@ mod log;
 mod matchers;
 #[path = "caddyfile/options.rs"]
 mod options;
+#[path = "caddyfile/pki.rs"]
+mod pki;
 #[path = "caddyfile/sites.rs"]
 mod sites;
+#[path = "caddyfile/tls.rs"]
+mod tls;
+#[path = "caddyfile/tls_mistakes.rs"]
+mod tls_mistakes;
 
 use causeway_config::caddyfile::{Adapted, Directives, Error, adapt};
 use serde_json::Value;

@@ -94,6 +94,8 @@ enum Course {
     Last,
 }
 
+// The same over TLS, beside its boxed keys.
+const _: () = assert!(size_of::<Connection<crate::tls::TlsStream, crate::machine::Protocol>>() <= 264);
 // What an idle connection costs, beside the runtime's own task header and registration.
 const _: () = assert!(size_of::<Connection<tokio::net::TcpStream, crate::machine::Protocol>>() <= 256);
 
@@ -466,6 +468,10 @@ impl<T: Transport, M: Machine> Connection<T, M> {
     /// The peer sends no more. It may have ended its side only, or be gone: what was asked for whole is answered if that takes
     /// no longer than a lingering close, and answers under way are sent; then handlers that still wait are dropped.
     fn peer_ended(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
+        if self.transport.is_cut() {
+            // A tunnel's octets have no end of their own that would tell.
+            self.fail_bodies(BodyFault::PeerGone);
+        }
         let event = self.machine.handle_eof();
         if let Some(Event::Fault { .. }) = event {
             // A reader learns that the peer is gone, not that it broke its framing.

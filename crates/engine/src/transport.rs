@@ -1,5 +1,5 @@
-//! The seam between a connection and what carries its octets: plain TCP now, TLS and leaner reactors behind the same
-//! four verbs.
+//! The seam between a connection and what carries its octets: plain TCP, TLS (`tls`), and whatever leaner reactor may come
+//! behind the same verbs.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -15,11 +15,18 @@ pub(crate) trait Transport: Unpin {
     /// costs no system call before octets arrive.
     fn poll_read(&mut self, task: &mut Task<'_>, octets: &mut [u8]) -> Poll<io::Result<usize>>;
 
-    /// Writes some of `octets`.
+    /// Writes some of `octets`: as many as it answers are with the kernel. The next call begins with those that are left, and
+    /// may have more behind them: a transport may have taken them already, to be sent when there is room.
     fn poll_write(&mut self, task: &mut Task<'_>, octets: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
 
     /// Ends our sending side: the peer reads the end after what was written.
     fn poll_shutdown(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>>;
+
+    /// Whether the peer's end, which a read told, came without the word that a transport of this kind ends with: somebody
+    /// between may have cut what the peer still meant to say.
+    fn is_cut(&self) -> bool {
+        false
+    }
 
     /// Makes the close that follows a reset, so that a peer cannot take a cut response for a whole one.
     fn reset_on_close(&self);

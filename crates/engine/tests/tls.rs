@@ -541,6 +541,25 @@ fn a_cut_body_does_not_look_whole() {
     }
 }
 
+/// A tunnel's octets have no framing: only close_notify tells their end from a cut.
+#[test]
+fn a_cut_tunnel_does_not_look_whole() {
+    let bench = Bench::new(|_| ());
+    for (is_said, want) in [(true, Close::End), (false, Close::Reset)] {
+        let mut client = bench.connect(&bench.config());
+        client.send("GET /switch HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n");
+        assert_eq!(client.head().status, 101);
+        client.send("hello");
+        assert_eq!(client.exactly(5), b"hello");
+        if is_said {
+            client.stream.conn.send_close_notify();
+            client.stream.flush().unwrap();
+        }
+        client.stream.sock.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(client.rest(), (vec![], want), "{is_said}");
+    }
+}
+
 #[test]
 fn octets_that_were_changed_end_the_connection() {
     let bench = Bench::new(|_| ());

@@ -4,7 +4,9 @@ use std::hint::black_box;
 use std::rc::Rc;
 
 use causeway_h1::{Event, Limits, Parsed, Server, parse_head};
-use causeway_message::{FieldName, FieldValue, Framing, Head, KnownName, ResponseHead, StatusCode, StreamId, WriteList, names};
+use causeway_message::{
+    FieldName, FieldValue, Framing, Head, KnownName, ResponseHead, StatusCode, StreamId, WriteList, names,
+};
 
 use crate::{AT_ONCE, Case, Cost, clock, request};
 

@@ -55,6 +55,7 @@ fn under_way(case: &cases::Case) -> (Context, Template) {
         peer: ([192, 0, 2, 1], 4711).into(),
         local: ([192, 0, 2, 80], 80).into(),
         scheme: Scheme::Http,
+        tls: None,
         server,
         at: Instant::now(),
         upgrade: false,

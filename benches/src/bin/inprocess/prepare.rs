@@ -103,6 +103,7 @@ impl Bench {
             peer: ([192, 0, 2, 1], 4711).into(),
             local: ([192, 0, 2, 80], 80).into(),
             scheme: Scheme::Http,
+            tls: None,
             server: plain,
             at: Instant::now(),
             upgrade: false,
@@ -116,7 +117,7 @@ impl Bench {
     }
 
     fn prepare(&self, spare: Spare, server: ServerId) -> Context {
-        let arrival = Arrival { server, ..self.arrival };
+        let arrival = Arrival { server, ..self.arrival.clone() };
         spare.prepare(arrival, &self.generation)
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use causeway_engine::{BlockingSpec, Engine, EngineSpec};
 use causeway_pipeline::build::ServerSpec;
-use causeway_pipeline::{Build, HeadLimits, ListenAddress, ListenerSpec, Registry, Timeouts};
+use causeway_pipeline::{Build, ListenAddress, ListenerSpec, Registry};
 use serde_json::json;
 
 use crate::Case;

@@ -1,222 +1,401 @@
-//! The TLS app, as far as site addresses alone ask for it.
+//! The TLS app: which certificates are loaded, which are obtained, and by which policy.
+//!
+//! - [`tls_app`]: the app, from the sites and the global block;
+//! - `policy`: policies, and how they are put in order and joined;
+//! - `names`: what names mean each other, and which authorities certify them.
 
-use std::collections::BTreeSet;
-use std::net::IpAddr;
+mod names;
+mod policy;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
 use super::Site;
 use super::error::{Error, ErrorKind};
-use super::options::Options;
-use super::servers::Pairing;
+use super::members::Members;
+use super::options::{Options, StorageClean};
+use super::position::Position;
+use super::registry::Output;
+use super::servers::{Pairing, Share};
+use super::tls::{Issuer, Tls, complete};
 
-/// Names that share an issuer; without one, automatic HTTPS chooses.
-#[derive(Debug, Clone, PartialEq)]
-struct Policy {
-    subjects: Vec<String>,
-    internal: bool,
-}
-
-impl Policy {
-    /// Whether every name of it is also one of `other`'s; a policy without names is for all.
-    fn within(&self, other: &Self) -> bool {
-        let covered = |name: &String| other.subjects.iter().any(|pattern| covers(pattern, name));
-        other.subjects.is_empty() || (!self.subjects.is_empty() && self.subjects.iter().all(covered))
-    }
-}
-
-/// Which issuer automatic HTTPS chooses for names without one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Class {
-    Public,
-    Internal,
-    Mixed,
-    EveryName,
-}
-
-impl Policy {
-    fn class(&self) -> Class {
-        let internal = self.subjects.iter().filter(|name| is_private(name)).count();
-        match (self.subjects.len(), internal) {
-            (0, _) => Class::EveryName,
-            (_, 0) => Class::Public,
-            (all, internal) if all == internal => Class::Internal,
-            _ => Class::Mixed,
-        }
-    }
-
-    /// Whether joining the two changes no name's issuer.
-    fn same_issuer(&self, other: &Self) -> bool {
-        let (own, theirs) = (self.class(), other.class());
-        match (self.internal, other.internal) {
-            (true, true) => true,
-            (false, false) => own == theirs || own == Class::EveryName || theirs == Class::EveryName,
-            (true, false) => theirs == Class::Internal,
-            (false, true) => own == Class::Internal,
-        }
-    }
-}
+pub(crate) use names::covers;
+use policy::{Policy, consolidate};
 
 /// The app's members; none if it needs no configuration.
 pub(crate) fn tls_app(pairings: &[Pairing], sites: &[Site], options: &Options) -> Result<Map<String, Value>, Error> {
+    let mut automation = Automation::new(sites, options)?;
+    let shared = automation.shared(pairings);
     let http_port = options.http_port();
-    let mut policies = Vec::new();
-    let mut hostless: Vec<usize> = Vec::new();
-    let mut shared: BTreeSet<&str> = BTreeSet::new();
-    for pairing in pairings {
-        let secure = pairing.leaves_port(&http_port);
+    for pairing in pairings.iter().filter(|pairing| pairing.leaves_port(&http_port)) {
         for share in &pairing.shares {
-            let own = || share.addresses(sites).filter(|address| address.scheme != "http" && address.port != http_port);
-            let names: BTreeSet<&str> = own().map(|address| &*address.host).filter(|host| !host.is_empty()).collect();
-            // Hosts beside an address for every host appear in no matcher, so automatic HTTPS would not find them.
-            if share.addresses(sites).any(|address| address.host.is_empty()) {
-                shared.extend(&names);
-            }
-            if !secure || share.addresses(sites).all(|address| address.scheme == "http") {
-                continue;
-            }
-            if let Some(name) = names.iter().find(|name| !qualifies(name)) {
-                let rule = "subject does not qualify for certificate: '{}'";
-                let at = sites[share.site].keys[0].at.clone();
-                return Err(Error::new(at, ErrorKind::Word { rule, found: (*name).into() }));
-            }
-            let (internal, external): (Vec<_>, Vec<_>) = names
-                .iter()
-                .filter(|name| !name.to_lowercase().ends_with(".ts.net"))
-                .map(|name| String::from(*name))
-                .partition(|name| is_private(name));
-            let split = !internal.is_empty() && !external.is_empty();
-            let subjects = if split { external } else { names.iter().map(|name| String::from(*name)).collect() };
-            // Caddy has one policy for all sites that are for every host: the names of the last are those of all.
-            if share.addresses(sites).any(|address| address.host.is_empty()) {
-                for &index in &hostless {
-                    let policy: &mut Policy = &mut policies[index];
-                    policy.subjects.clone_from(&subjects);
-                }
-                hostless.push(policies.len());
-            }
-            policies.push(Policy { subjects, internal: false });
-            if split {
-                policies.push(Policy { subjects: internal, internal: true });
+            if share.addresses(sites).any(|address| address.scheme != "http") {
+                automation.site(share)?;
             }
         }
     }
+    automation.outer_names()?;
+    automation.automate(&shared)?;
+    let policies = automation.finish()?;
+
+    let global = &options.certificates;
+    let mut certificates = Map::new();
+    certificates.list("load_files", automation.files);
+    certificates.list("load_folders", automation.folders);
+    certificates.list("automate", automation.automated.iter().map(|name| name.as_str().into()).collect());
+    let mut json = Map::new();
+    json.list("policies", policies);
+    if let Some(on_demand) = &global.on_demand {
+        json.insert("on_demand".into(), on_demand.clone());
+    }
+    json.number("ocsp_interval", global.ocsp_interval);
+    json.number("renew_interval", global.renew_interval);
     let mut tls = Map::new();
-    if !options.auto_https("off") && !options.auto_https("disable_certs") && !shared.is_empty() {
-        tls.insert("certificates".into(), json!({ "automate": Vec::from_iter(&shared) }));
-        let internal = shared.iter().filter(|name| is_internal(name) || is_wide(name)).map(|name| String::from(*name));
-        let subjects = Vec::from_iter(internal);
-        if !subjects.is_empty() {
-            policies.push(Policy { subjects, internal: true });
+    match global.storage_clean {
+        StorageClean::Every(interval) => json.number("storage_clean_interval", interval),
+        StorageClean::Never => tls.switch_on("disable_storage_clean"),
+    }
+    for (key, members) in [("certificates", certificates), ("automation", json)] {
+        if !members.is_empty() {
+            tls.insert(key.into(), members.into());
         }
     }
-    let policies = consolidate(policies);
-    if !policies.is_empty() {
-        let policies = Vec::from_iter(policies.iter().map(|policy| {
-            let mut json = Map::new();
-            if !policy.subjects.is_empty() {
-                json.insert("subjects".into(), policy.subjects.clone().into());
-            }
-            if policy.internal {
-                json.insert("issuers".into(), json!([{ "module": "internal" }]));
-            }
-            Value::Object(json)
-        }));
-        tls.insert("automation".into(), json!({ "policies": policies }));
+    tls.list("resolvers", global.resolvers.iter().map(|resolver| resolver.as_str().into()).collect());
+    if !global.ech.is_empty() {
+        let configs = Vec::from_iter(global.ech.iter().map(|name| json!({ "public_name": name })));
+        tls.insert("encrypted_client_hello".into(), json!({ "configs": configs }));
+    }
+    for (key, on) in
+        [("disable_storage_check", global.no_storage_check), ("disable_ocsp_stapling", global.no_ocsp_stapling)]
+    {
+        if on {
+            tls.switch_on(key);
+        }
     }
     Ok(tls)
 }
 
-/// Most specific first; policies that say nothing, or nothing new, are left out.
-fn consolidate(mut policies: Vec<Policy>) -> Vec<Policy> {
-    super::route::insertion_sort(&mut policies, |a, b| {
-        a.within(b) || (!b.within(a) && a.subjects.len() > b.subjects.len())
-    });
-    if policies.iter().all(|policy| !policy.internal) {
-        return Vec::new();
-    }
-    let shadowed = |index: usize, policies: &[Policy]| {
-        (index + 1..policies.len()).find(|&later| policies[index].within(&policies[later]))
-    };
-    let mut index = 0;
-    while index < policies.len() {
-        let useless =
-            index + 1 == policies.len() || shadowed(index, &policies).is_some_and(|later| !policies[later].internal);
-        if !policies[index].internal && useless {
-            policies.remove(index);
-        } else {
-            index += 1;
+/// The policies while they are collected. Sites may share a policy or an issuer, as in Caddy, where what one of them adds to
+/// it counts for all; so both are kept by index.
+struct Automation<'a> {
+    sites: &'a [Site],
+    options: &'a Options,
+    issuers: Vec<Issuer>,
+    /// Those that the global block names.
+    global_issuers: Vec<usize>,
+    /// Those of each site; it may be served by several listeners, by the same issuers.
+    site_issuers: BTreeMap<usize, Vec<usize>>,
+    policies: Vec<Policy>,
+    /// The policies in their order; one may be there more than once.
+    order: Vec<usize>,
+    /// The policy of names that no other is for.
+    every_name: Option<usize>,
+    /// Names to be certified whatever covers them.
+    forced: BTreeSet<String>,
+    automated: BTreeSet<String>,
+    files: Vec<Value>,
+    folders: Vec<Value>,
+}
+
+impl<'a> Automation<'a> {
+    fn new(sites: &'a [Site], options: &'a Options) -> Result<Self, Error> {
+        let issuers = options.certificates.issuers.clone();
+        let mut automation = Self {
+            sites,
+            options,
+            global_issuers: (0..issuers.len()).collect(),
+            issuers,
+            site_issuers: BTreeMap::new(),
+            policies: Vec::new(),
+            order: Vec::new(),
+            every_name: None,
+            forced: BTreeSet::new(),
+            automated: BTreeSet::new(),
+            files: Vec::new(),
+            folders: Vec::new(),
+        };
+        if options.certificates.change_policies() {
+            let base = automation.base()?;
+            automation.every_name = Some(automation.push(base));
         }
+        Ok(automation)
     }
-    let mut index = 0;
-    'policies: while index < policies.len() {
-        let mut later = index + 1;
-        while later < policies.len() {
-            if policies[index] == policies[later] {
-                policies.remove(later);
-                continue;
+
+    fn push(&mut self, policy: Policy) -> usize {
+        self.policies.push(policy);
+        self.order.push(self.policies.len() - 1);
+        self.policies.len() - 1
+    }
+
+    /// What the global block says of every policy.
+    fn base(&mut self) -> Result<Policy, Error> {
+        let global = &self.options.certificates;
+        let mut policy = Policy::default();
+        if !global.change_policies() {
+            return Ok(policy);
+        }
+        policy.key_type = global.key_type.clone().unwrap_or_default();
+        if let (Some(at), false) = (&global.local_certs, self.global_issuers.is_empty()) {
+            let rule = "global options are ambiguous: local_certs is confusing when combined with cert_issuer, because \
+                        local_certs is also a specific kind of issuer";
+            return Err(Error::new(at.clone(), ErrorKind::Rule(rule)));
+        }
+        if !self.global_issuers.is_empty() {
+            policy.issuers.clone_from(&self.global_issuers);
+        } else if global.local_certs.is_some() {
+            self.issuers.push(Issuer::internal());
+            policy.issuers.push(self.issuers.len() - 1);
+        }
+        if global.complete_issuers_early() {
+            self.complete(&policy.issuers)?;
+        }
+        policy.no_ocsp_stapling = global.no_ocsp_stapling;
+        policy.renewal_window_ratio.clone_from(&global.renewal_window_ratio);
+        Ok(policy)
+    }
+
+    /// Adds what the global block says of ACME.
+    fn complete(&mut self, issuers: &[usize]) -> Result<(), Error> {
+        for &index in issuers {
+            if let Some(acme) = self.issuers[index].acme_mut() {
+                complete(acme, self.options)?;
             }
-            if !policies[index].same_issuer(&policies[later]) {
-                later += 1;
-                continue;
+        }
+        Ok(())
+    }
+
+    /// Hosts beside an address for every host: they appear in no matcher, so automatic HTTPS would not find them.
+    fn shared(&self, pairings: &[Pairing]) -> BTreeSet<String> {
+        let mut shared = BTreeSet::new();
+        if self.options.auto_https("off") {
+            return shared;
+        }
+        for share in pairings.iter().flat_map(|pairing| &pairing.shares) {
+            if share.addresses(self.sites).any(|address| address.host.is_empty()) {
+                shared.extend(self.secure_names(share));
             }
-            if policies[later].subjects.is_empty() && !policies[index].subjects.is_empty() {
-                // The later one is for every name, this one's included, unless one in between comes first.
-                if shadowed(index, &policies).is_some_and(|shadowed| shadowed >= later) {
-                    policies.remove(index);
-                    continue 'policies;
+        }
+        shared
+    }
+
+    /// A site's names that are not only for plain HTTP, sorted.
+    fn secure_names(&self, share: &Share) -> Vec<String> {
+        let http_port = self.options.http_port();
+        let secure = share
+            .addresses(self.sites)
+            .filter(|address| address.scheme != "http" && address.port != http_port && !address.host.is_empty());
+        BTreeSet::from_iter(secure.map(|address| address.host.clone())).into_iter().collect()
+    }
+
+    /// The issuers of a site's own, taken in when it is first met.
+    fn own_issuers(&mut self, site: usize, directives: &[&Tls]) -> Vec<usize> {
+        if let Some(known) = self.site_issuers.get(&site) {
+            return known.clone();
+        }
+        let first = self.issuers.len();
+        self.issuers.extend(directives.iter().flat_map(|tls| tls.issuers.iter().cloned()));
+        let own = Vec::from_iter(first..self.issuers.len());
+        self.site_issuers.insert(site, own.clone());
+        own
+    }
+
+    /// Takes in what a site says.
+    fn site(&mut self, share: &Share) -> Result<(), Error> {
+        let (sites, options) = (self.sites, self.options);
+        let site = &sites[share.site];
+        let directives = Vec::from_iter(site.tls().map(|(tls, _)| tls));
+        let hosts = share.hosts(sites);
+        let base = self.base()?;
+        let index = match self.every_name {
+            Some(index) if hosts.is_empty() => index,
+            _ => {
+                self.policies.push(base);
+                self.policies.len() - 1
+            }
+        };
+        let is_default = self.every_name == Some(index);
+        if directives.iter().any(|tls| tls.force_automate) {
+            self.forced.extend(hosts.iter().cloned());
+        }
+        let policy = &mut self.policies[index];
+        policy.on_demand |= directives.iter().any(|tls| tls.on_demand);
+        policy.reuse_private_keys |= directives.iter().any(|tls| tls.reuse_private_keys);
+        if let Some(key_type) = directives.iter().map(|tls| &tls.key_type).find(|key_type| !key_type.is_empty()) {
+            policy.key_type.clone_from(key_type);
+        }
+        let ratio = directives.iter().find_map(|tls| tls.renewal_window_ratio.as_ref());
+        if let Some(ratio) = ratio.or(options.certificates.renewal_window_ratio.as_ref()) {
+            policy.renewal_window_ratio = Some(ratio.clone());
+        }
+        let own = self.own_issuers(share.site, &directives);
+        if !own.is_empty() {
+            let differ = {
+                let known = self.policies[index].issuers.iter().map(|&index| &self.issuers[index]);
+                !known.eq(own.iter().map(|&index| &self.issuers[index]))
+            };
+            if is_default && differ {
+                let rule = "automation policy from site block is also default/catch-all policy because of key without \
+                            hostname, and the two are in conflict";
+                let at = site.tls().find(|(tls, _)| !tls.issuers.is_empty()).map(|(_, at)| at);
+                return Err(Error::new(at.unwrap_or(&site.keys[0].at).clone(), ErrorKind::Rule(rule)));
+            }
+            self.policies[index].issuers = own;
+        }
+        self.policies[index].managers.extend(directives.iter().flat_map(|tls| tls.managers.iter().cloned()));
+        self.bind_challenges(index, site);
+        if hosts.is_empty() && self.every_name.is_none() {
+            self.every_name = Some(index);
+        }
+        self.policies[index].subjects = self.secure_names(share);
+        let internal = self.internal_part(index, &site.keys[0].at)?;
+        self.order.push(index);
+        if let Some(internal) = internal {
+            self.push(internal);
+        }
+        for tls in directives {
+            self.files.extend(tls.files.iter().cloned());
+            self.folders.extend(tls.folders.iter().cloned());
+        }
+        Ok(())
+    }
+
+    /// Challenges are answered where the site listens, unless something else is said.
+    fn bind_challenges(&mut self, policy: usize, site: &Site) {
+        let binds = site.outputs.iter().filter_map(|placed| match &placed.output {
+            Output::Bind { addresses, .. } => Some(addresses),
+            _ => None,
+        });
+        for addresses in binds {
+            for &issuer in &self.policies[policy].issuers {
+                let Some(acme) = self.issuers[issuer].acme_mut() else { continue };
+                let challenges = acme.child("challenges");
+                if challenges.text_of("bind_host").is_empty() {
+                    challenges.text("bind_host", addresses.first().map_or("", String::as_str));
                 }
-                later += 1;
-                continue;
             }
-            let between = policies[index + 1..later].iter().flat_map(|policy| &policy.subjects);
-            let crosses = between
-                .into_iter()
-                .any(|name| policies[later].subjects.iter().any(|other| covers(other, name) || covers(name, other)));
-            if crosses {
-                later += 1;
-                continue;
-            }
-            let merged = policies.remove(later).subjects;
-            let own = &mut policies[index].subjects;
-            let new = merged.into_iter().filter(|name| !own.contains(name)).collect::<Vec<_>>();
-            own.extend(new);
         }
-        index += 1;
     }
-    policies
-}
 
-/// Whether a name is meant by a pattern, whose `*` stand for whole labels.
-fn covers(pattern: &str, name: &str) -> bool {
-    let (pattern, name) = (pattern.to_lowercase(), name.to_lowercase());
-    let labels = |text: &str| text.split('.').map(str::to_owned).collect::<Vec<_>>();
-    let (pattern, name) = (labels(&pattern), labels(&name));
-    pattern.len() == name.len() && pattern.iter().zip(&name).all(|(own, label)| own == "*" || own == label)
-}
+    /// Where nobody says who certifies a site's names, some of which only an authority of one's own will: takes these out of
+    /// its policy for one of their own.
+    fn internal_part(&mut self, index: usize, at: &Position) -> Result<Option<Policy>, Error> {
+        let policy = &mut self.policies[index];
+        if !policy.issuers.is_empty() {
+            return Ok(None);
+        }
+        let (mut internal, mut external) = (Vec::new(), Vec::new());
+        for name in policy.subjects.iter().filter(|name| !names::is_tailscale(name)) {
+            if !names::qualifies(name) {
+                let rule = "subject does not qualify for certificate: '{}'";
+                return Err(Error::new(at.clone(), ErrorKind::Word { rule, found: name.as_str().into() }));
+            }
+            if policy.certifies_publicly(name) { &mut external } else { &mut internal }.push(name.clone());
+        }
+        if internal.is_empty() || external.is_empty() {
+            return Ok(None);
+        }
+        policy.subjects = external;
+        let written = vec![Issuer::internal().json()];
+        Ok(Some(Policy { subjects: internal, written, ..policy.clone() }))
+    }
 
-fn qualifies(name: &str) -> bool {
-    !name.trim().is_empty()
-        && !name.starts_with('.')
-        && !name.ends_with('.')
-        && (!name.contains('*') || name.starts_with("*.") || name == "*")
-        && !name.contains(|ch| "()[]{}<> \t\n\"\\!@#$%^&|;'+=".contains(ch))
-}
+    /// The names that encrypted hellos show need certificates too, unless a site's policy is for them.
+    fn outer_names(&mut self) -> Result<(), Error> {
+        if self.options.certificates.ech.is_empty() {
+            return Ok(());
+        }
+        let mut policy = self.base()?;
+        for name in self.options.certificates.ech.iter().filter(|name| !name.is_empty()) {
+            let seen = name.trim().to_lowercase();
+            let mut known = self.order.iter().flat_map(|&index| &self.policies[index].subjects);
+            if !known.any(|subject| covers(subject, &seen)) {
+                policy.subjects.push(name.clone());
+            }
+        }
+        if !policy.subjects.is_empty() {
+            self.push(policy);
+        }
+        Ok(())
+    }
 
-/// Names that no public authority certifies.
-fn is_internal(name: &str) -> bool {
-    let name = name.strip_suffix('.').unwrap_or(name);
-    name.parse::<IpAddr>().is_ok()
-        || name == "localhost"
-        || [".localhost", ".local", ".internal", ".home.arpa"].iter().any(|suffix| name.ends_with(suffix))
-}
+    /// Names to be certified that no matcher shows: those of `shared`, those that sites force, those that the global block
+    /// lists.
+    fn automate(&mut self, shared: &BTreeSet<String>) -> Result<(), Error> {
+        let mut internal = Vec::new();
+        if !self.options.auto_https("disable_certs") {
+            self.automated.extend(shared.iter().cloned());
+            internal.extend(shared.iter().filter(|name| !names::is_public(name)).cloned());
+        }
+        self.automated.append(&mut self.forced);
+        let mut public = Vec::new();
+        for name in &self.options.certificates.automate_names {
+            let named = |index: &usize| self.policies[*index].subjects.contains(name);
+            if !self.automated.insert(name.clone()) || self.order.iter().any(named) {
+                continue;
+            }
+            if names::is_public(name) { &mut public } else { &mut internal }.push(name.clone());
+        }
+        let global = &self.options.certificates;
+        if !public.is_empty() && (global.change_policies() || global.complete_issuers()) {
+            let base = self.base()?;
+            self.push(Policy { subjects: public, ..base });
+        }
+        if !internal.is_empty() {
+            let written = vec![Issuer::internal().json()];
+            self.push(Policy { subjects: internal, written, ..Policy::default() });
+        }
+        Ok(())
+    }
 
-/// Names that automatic HTTPS gives internal certificates.
-fn is_private(name: &str) -> bool {
-    is_internal(name) || name.matches("*.").count() >= 2
-}
+    /// The policies' JSON: issuers filled in, in order, each once.
+    fn finish(&mut self) -> Result<Vec<Value>, Error> {
+        let global = &self.options.certificates;
+        if global.complete_issuers() {
+            for &index in &self.order {
+                let policy = &mut self.policies[index];
+                if policy.issuers.is_empty() && policy.all_public() {
+                    let public = match &global.acme_ca {
+                        Some(_) => vec![Issuer::any_public()],
+                        None => Issuer::public(global.email.as_deref().unwrap_or_default()),
+                    };
+                    policy.issuers = (self.issuers.len()..self.issuers.len() + public.len()).collect();
+                    self.issuers.extend(public);
+                }
+            }
+        }
+        for index in self.order.clone() {
+            let issuers = self.policies[index].issuers.clone();
+            self.complete(&issuers)?;
+        }
+        for index in self.order.clone() {
+            let issuers = &self.policies[index].issuers;
+            // Equal ones are told by their index from here on.
+            let first = |&index: &usize| self.issuers.iter().position(|other| *other == self.issuers[index]);
+            let issuers = Vec::from_iter(issuers.iter().filter_map(first));
+            let written = Vec::from_iter(issuers.iter().map(|&index| self.issuers[index].json()));
+            let policy = &mut self.policies[index];
+            policy.issuers = issuers;
+            if policy.written.is_empty() {
+                policy.written = written;
+            }
+        }
+        let order = consolidate(&mut self.policies, std::mem::take(&mut self.order));
+        let mut seen = BTreeSet::new();
+        for name in order.iter().flat_map(|&index| &self.policies[index].subjects) {
+            if !seen.insert(name) {
+                let rule = "hostname appears in more than one automation policy, making certificate management \
+                            ambiguous: {}";
+                return Err(Error::new(self.place(name), ErrorKind::Word { rule, found: name.as_str().into() }));
+            }
+        }
+        Ok(order.iter().map(|&index| self.policies[index].json()).collect())
+    }
 
-/// A wildcard beyond what public authorities certify: one, in front of at least two labels.
-fn is_wide(name: &str) -> bool {
-    name.contains('*') && !(name.matches('*').count() == 1 && name.matches('.').count() > 1 && name.starts_with("*."))
+    /// The last address that names a host.
+    fn place(&self, host: &str) -> Position {
+        let keys = self.sites.iter().flat_map(|site| site.keys.iter().zip(&site.addresses));
+        let named = keys.rev().find(|(_, address)| address.host == host);
+        named.map_or_else(|| self.sites[0].keys[0].at.clone(), |(key, _)| key.at.clone())
+    }
 }

@@ -5,6 +5,7 @@
 //! - `guard`: basic_auth, request_body;
 //! - `target`: rewrite, uri, method, handle_path;
 //! - `variables`: root, fs, vars, map, log_append, log_level, log_name, log_skip;
+//! - `tls`: certificates and handshakes;
 //! - `routing`: handle, route, handle_errors, invoke, bind.
 
 mod answer;
@@ -12,6 +13,7 @@ mod file_server;
 mod guard;
 mod routing;
 mod target;
+mod tls;
 mod variables;
 
 pub(crate) use routing::protocols;
@@ -19,12 +21,14 @@ pub(crate) use routing::protocols;
 use serde_json::{Map, Value};
 
 use super::log;
+use super::pki;
 use super::registry::Syntax;
 use super::token::Token;
 
 /// What [`Directives::standard`](super::Directives::standard) gives a syntax to.
 pub(crate) const BUILT: &[(&str, Syntax)] = &[
     ("abort", Syntax::Handler(answer::abort)),
+    ("acme_server", Syntax::Custom(pki::acme_server)),
     ("basic_auth", Syntax::Handler(guard::basic_auth)),
     ("basicauth", Syntax::Handler(guard::basic_auth)),
     ("bind", Syntax::Custom(routing::bind)),
@@ -51,6 +55,7 @@ pub(crate) const BUILT: &[(&str, Syntax)] = &[
     ("root", Syntax::Custom(variables::root)),
     ("route", Syntax::Handler(routing::route)),
     ("skip_log", Syntax::Handler(variables::log_skip)),
+    ("tls", Syntax::Custom(tls::tls)),
     ("try_files", Syntax::Custom(file_server::try_files)),
     ("uri", Syntax::Handler(target::uri)),
     ("vars", Syntax::Handler(variables::vars)),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::error::{self, Error, ErrorKind, Part};
 use super::matcher::{self, MatcherSet};
+use super::options::Options;
 use super::quantity::octets;
 use super::registry::{Output, Syntax};
 use super::route::{self, Ordering, Placed, Route};
@@ -119,6 +120,17 @@ impl<'a> Dispenser<'a> {
         }
     }
 
+    /// Refuses whatever else its line holds: an argument, or a block.
+    pub(crate) fn close(&mut self) -> Result<(), Error> {
+        if self.argument().is_some() {
+            return Err(self.word("unknown subdirective '{}'; expected nothing more on this line"));
+        }
+        match self.segment.block {
+            Some(_) => Err(self.rule("unexpected block; expected the line to end here")),
+            None => Ok(()),
+        }
+    }
+
     /// Takes a matcher token off if one is next: `*` (an empty answer), `/path` or `@name`.
     pub fn matcher(&mut self) -> Result<Option<MatcherSet>, Error> {
         let Some(token) = self.remaining().first() else { return Ok(None) };
@@ -162,6 +174,16 @@ impl<'a> Dispenser<'a> {
     /// A name for a logger that has none.
     pub(crate) fn log_name(&self) -> String {
         self.scope.session.next_log()
+    }
+
+    /// The tag of a certificate's file, and whether it was never asked for before.
+    pub(crate) fn certificate_tag(&self, file: &str) -> (String, bool) {
+        self.scope.session.certificate_tag(file)
+    }
+
+    /// What the global block says.
+    pub(crate) fn options(&self) -> &'a Options {
+        self.scope.session.options
     }
 
     /// The files the enclosing site block came from, sorted.

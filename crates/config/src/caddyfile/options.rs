@@ -1,9 +1,9 @@
 //! The global options block.
 
+mod certificates;
 mod listeners;
 mod per_server;
 
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
@@ -18,6 +18,7 @@ use super::registry::Directives;
 use super::segment::Segment;
 use crate::duration::nanoseconds;
 
+pub(crate) use certificates::{Certificates, StorageClean, nested_duration, renewal_window_ratio};
 pub(crate) use per_server::ServerOptions;
 
 /// What the global block says, as far as it says anything.
@@ -38,6 +39,7 @@ pub(crate) struct Options {
     metrics: Option<Value>,
     admin: Option<Value>,
     pub(crate) storage: Option<Value>,
+    pub(crate) certificates: Certificates,
     pub(crate) loggers: Vec<Logger>,
     persist_config: Persist,
 }
@@ -56,6 +58,16 @@ impl Options {
 
     pub(crate) fn https_port(&self) -> String {
         self.https_port.unwrap_or(443).to_string()
+    }
+
+    /// The HTTP port, if the block says one.
+    pub(crate) fn own_http_port(&self) -> Option<i64> {
+        self.http_port
+    }
+
+    /// The HTTPS port, if the block says one.
+    pub(crate) fn own_https_port(&self) -> Option<i64> {
+        self.https_port
     }
 
     pub(crate) fn auto_https(&self, word: &str) -> bool {
@@ -88,63 +100,54 @@ impl Options {
 }
 
 /// Caddy's options that are not built.
-const NOT_BUILT: &[&str] = &[
+const NOT_BUILT: &[&str] = &["events", "filesystem"];
+
+const BUILT: &[&str] = &[
     "acme_ca",
     "acme_ca_root",
     "acme_dns",
     "acme_eab",
-    "cert_issuer",
-    "cert_lifetime",
-    "dns",
-    "ech",
-    "email",
-    "filesystem",
-    "key_type",
-    "local_certs",
-    "ocsp_interval",
-    "ocsp_stapling",
-    "on_demand_tls",
-    "pki",
-    "preferred_chains",
-    "renew_interval",
-    "renewal_window_ratio",
-    "skip_install_trust",
-    "storage_check",
-    "storage_clean_interval",
-    "tls_automate_names",
-    "tls_resolvers",
-    "events",
-];
-
-const BUILT: &[&str] = &[
     "admin",
     "auto_https",
+    "cert_issuer",
+    "cert_lifetime",
     "debug",
     "default_bind",
     "default_sni",
+    "dns",
+    "ech",
+    "email",
     "fallback_sni",
     "grace_period",
     "http_port",
     "https_port",
+    "key_type",
+    "local_certs",
     "log",
     "metrics",
+    "ocsp_interval",
+    "ocsp_stapling",
+    "on_demand_tls",
     "order",
     "persist_config",
+    "pki",
+    "preferred_chains",
+    "renew_interval",
+    "renewal_window_ratio",
     "servers",
     "shutdown_delay",
+    "skip_install_trust",
     "storage",
+    "storage_check",
+    "storage_clean_interval",
+    "tls_automate_names",
+    "tls_resolvers",
 ];
 
 /// Reads the block's lines.
 pub(crate) fn read(segments: &[Segment], directives: &Directives) -> Result<Options, Error> {
-    let session = Session {
-        directives,
-        order: directives.order().to_vec(),
-        groups: Cell::new(0),
-        logs: Cell::new(0),
-        warnings: RefCell::default(),
-        invoked: RefCell::default(),
-    };
+    let none = Options::default();
+    let session = Session::new(directives, &none, Vec::new());
     let scope = Scope { session: &session, matchers: BTreeMap::new(), files: &[] };
     let mut options = Options::default();
     for segment in segments {
@@ -207,8 +210,9 @@ fn option(options: &mut Options, d: &mut Dispenser<'_>, directives: &Directives)
         "admin" => options.admin = Some(admin(d)?),
         "metrics" => options.metrics = Some(metrics(d)?),
         "log" => options.loggers.push(log::option(d, &options.loggers)?),
-        "storage" => options.storage = Some(storage(d)?),
+        "storage" => options.storage = Some(storage_module(d)?),
         "servers" => options.servers.push(ServerOptions::read(d)?),
+        _ if options.certificates.option(d)? => {}
         known if NOT_BUILT.contains(&known) => {
             return Err(Error::at(name, ErrorKind::NotBuilt(Part::GlobalOption, name.text.clone())));
         }
@@ -233,6 +237,7 @@ fn duration(d: &mut Dispenser<'_>) -> Result<i64, Error> {
 fn single(d: &mut Dispenser<'_>) -> Result<String, Error> {
     let text = d.require()?.text.to_string();
     d.end()?;
+    d.no_braces()?;
     Ok(text)
 }
 
@@ -296,8 +301,8 @@ fn admin(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     Ok(admin.into())
 }
 
-/// `storage file_system [<root>] { root <root> }`; other kinds are not built.
-fn storage(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+/// A storage by its name and what follows it: `file_system [<root>] { root <root> }`; other kinds are not built.
+pub(crate) fn storage_module(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     let kind = d.require()?;
     if &*kind.text != "file_system" {
         let module = format!("caddy.storage.{}", kind.text).into();

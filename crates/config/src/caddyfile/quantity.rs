@@ -49,6 +49,12 @@ pub(crate) fn scalar(text: &str) -> Value {
     }
 }
 
+/// A decimal number, as Go lets one be written; neither infinite nor none.
+pub(crate) fn ratio(text: &str) -> Option<f64> {
+    let digits = without_underscores(text);
+    digits.as_deref().unwrap_or(text).parse().ok().filter(|number: &f64| number.is_finite())
+}
+
 /// The text without underscores, if each stands between digits, as Go lets a number be written.
 fn without_underscores(text: &str) -> Option<String> {
     let octets = text.as_bytes();

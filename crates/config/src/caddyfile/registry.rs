@@ -10,6 +10,7 @@ use super::dispenser::Dispenser;
 use super::error::Error;
 use super::log::Logger;
 use super::route::Route;
+use super::tls::Tls;
 
 /// How a directive is read.
 #[derive(Clone, Copy)]
@@ -33,6 +34,10 @@ pub enum Output {
     ErrorRoutes(Vec<Route>),
     /// Who logs the site's requests.
     Log(Logger),
+    /// Certificates and handshakes of the site.
+    Tls(Box<Tls>),
+    /// A certificate authority of this server's own that the site uses.
+    Authority(String),
     /// Addresses to listen on, and the protocols to serve there (empty for the default).
     Bind {
         /// Hosts, or `network/host`.

@@ -125,7 +125,7 @@ pub(crate) fn subroute(
                 routes.push(route);
             }
             Output::Routes(together) => routes.extend(together),
-            Output::ErrorRoutes(_) | Output::Bind { .. } | Output::Log(_) => {
+            Output::ErrorRoutes(_) | Output::Bind { .. } | Output::Log(_) | Output::Tls(_) | Output::Authority(_) => {
                 let rule = "{} directive returned something other than an HTTP route or subroute \
                             (only handler directives can be used in routes)";
                 let kind = ErrorKind::Word { rule, found: placed.directive };
@@ -141,7 +141,7 @@ fn sort(outputs: &mut [Placed], order: &[Box<str>]) -> Result<(), Error> {
     if let Some(stray) = outputs.iter().find(|placed| position(placed).is_none()) {
         return Err(Error::new(stray.at.clone(), ErrorKind::Unordered(stray.directive.clone())));
     }
-    insertion_sort(outputs, |a, b| {
+    super::sort::sort(outputs, |a, b| {
         if a.directive != b.directive {
             return position(a) < position(b);
         }
@@ -151,18 +151,6 @@ fn sort(outputs: &mut [Placed], order: &[Box<str>]) -> Result<(), Error> {
         if reversed { b_route.precedes(a_route) } else { a_route.precedes(b_route) }
     });
     Ok(())
-}
-
-/// Stable, and exactly what Caddy's sort does for up to twenty elements even where `less` is no consistent order (routes
-/// that cannot be compared by path). A general sort may do anything with such, or panic.
-pub(crate) fn insertion_sort<T>(items: &mut [T], less: impl Fn(&T, &T) -> bool) {
-    for end in 1..items.len() {
-        let mut index = end;
-        while index > 0 && less(&items[index], &items[index - 1]) {
-            items.swap(index, index - 1);
-            index -= 1;
-        }
-    }
 }
 
 /// Joins neighbours with equal matchers, group and end.

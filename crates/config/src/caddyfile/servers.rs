@@ -12,6 +12,7 @@ use super::matcher::MatcherSet;
 use super::options::Options;
 use super::registry::Output;
 use super::route::{self, Ordering, Placed, Route};
+use super::tls::ConnectionPolicies;
 use super::{NamedRoute, Session, Site};
 
 /// The part of a site block that a listener serves: some of its keys, by index.
@@ -22,6 +23,14 @@ pub(crate) struct Share {
 }
 
 impl Share {
+    /// Its hosts, sorted; none if an address is for every host.
+    pub(crate) fn hosts(&self, sites: &[Site]) -> Vec<String> {
+        if self.addresses(sites).any(|address| address.host.is_empty()) {
+            return Vec::new();
+        }
+        BTreeSet::from_iter(self.addresses(sites).map(|address| address.host.clone())).into_iter().collect()
+    }
+
     pub(crate) fn addresses<'a>(&'a self, sites: &'a [Site]) -> impl Iterator<Item = &'a Address> {
         self.keys.iter().map(|&key| &sites[self.site].addresses[key])
     }
@@ -181,6 +190,7 @@ pub(crate) fn http_app(
             server.site(share, session)?;
         }
         server.refuse_mixed_schemes()?;
+        server.settle_handshakes(index)?;
         let mut name = format!("srv{index}");
         let mut json = server.json();
         let fits = |own: &&super::options::ServerOptions| {
@@ -235,6 +245,7 @@ struct Server<'a> {
     named: Map<String, Value>,
     /// `None` while no site of it is logged.
     logs: Option<ServerLogs>,
+    handshakes: ConnectionPolicies<'a>,
     /// Hosts with an explicit `http://` on a server that is not for plain HTTP.
     skip: Vec<Value>,
     skipped: HashSet<&'a str>,
@@ -255,6 +266,7 @@ impl<'a> Server<'a> {
             error_routes: None,
             named: Map::new(),
             logs: logged.then(ServerLogs::default),
+            handshakes: ConnectionPolicies::default(),
             skip: Vec::new(),
             skipped: HashSet::new(),
             secure: false,
@@ -281,8 +293,10 @@ impl<'a> Server<'a> {
     }
 
     fn site(&mut self, share: &'a Share, session: &Session<'_>) -> Result<(), Error> {
-        self.judge_tls(share);
         let site = &self.sites[share.site];
+        let directives = Vec::from_iter(site.tls());
+        self.handshakes.site(share.hosts(self.sites), &directives, self.options);
+        self.judge_tls(share);
         if let Some(logs) = &mut self.logs {
             logs.site(share.addresses(self.sites), site.loggers());
         }
@@ -314,24 +328,34 @@ impl<'a> Server<'a> {
     fn judge_tls(&mut self, share: &'a Share) {
         let (http, https) = (self.options.http_port(), self.options.https_port());
         let mixed = self.pairing.leaves_port(&http);
+        let configured = self.sites[share.site].tls().next().is_some();
         for address in share.addresses(self.sites) {
             let host = &*address.host;
             if mixed && address.scheme == "http" && !host.is_empty() && self.skipped.insert(host) {
                 self.skip.push(host.into());
             }
-            let named = !host.is_empty() && !self.skipped.contains(host);
+            let named = configured || (!host.is_empty() && !self.skipped.contains(host));
             self.secure |= address.scheme == "https" || (address.scheme != "http" && address.port != http && named);
             self.automatic &= address.port == https || (address.port != http && !address.host.is_empty());
         }
     }
 
-    /// A policy for every handshake, unless automatic HTTPS brings one.
-    fn tls_policies(&self) -> Option<Value> {
+    /// Puts the handshake policies in order. One for every name is added, unless there is one or automatic HTTPS brings it.
+    fn settle_handshakes(&mut self, index: usize) -> Result<(), Error> {
         let options = self.options;
-        let sni = [("default_sni", &options.default_sni), ("fallback_sni", &options.fallback_sni)];
-        let sni = sni.into_iter().filter(|(_, name)| !name.is_empty());
-        let policy: Map<String, Value> = sni.map(|(key, name)| (key.to_owned(), name.as_str().into())).collect();
-        (self.secure && (!self.automatic || !policy.is_empty())).then(|| json!([policy]))
+        self.handshakes.shield();
+        let wanted = !self.handshakes.is_empty()
+            || !self.automatic
+            || !options.default_sni.is_empty()
+            || !options.fallback_sni.is_empty();
+        if let Some(first) = self.pairing.shares.first()
+            && self.secure
+            && self.handshakes.lacks_every_name()
+            && wanted
+        {
+            self.handshakes.push_default(options, &self.sites[first.site].keys[0].at);
+        }
+        self.handshakes.consolidate(index)
     }
 
     /// One listener cannot speak both HTTP and HTTPS.
@@ -343,19 +367,27 @@ impl<'a> Server<'a> {
                 let address = &self.sites[share.site].addresses[key];
                 let secure = if address.scheme == "http" || address.port == http {
                     false
-                } else if address.scheme == "https" || address.port == https {
+                } else if address.scheme == "https" || address.port == https || !self.handshakes.is_empty() {
                     true
                 } else if address.host.is_empty() {
                     false
                 } else {
                     continue;
                 };
+                let token = &self.sites[share.site].keys[key];
+                let listeners = || Vec::from_iter(self.pairing.listeners.keys().map(String::as_str)).join(" ");
                 let Some(seen) = seen.filter(|seen| *seen != secure) else {
+                    if !secure && !self.handshakes.is_empty() {
+                        let sentence = format!(
+                            "server listening on [{}] is HTTP, but attempts to configure TLS connection policies",
+                            listeners()
+                        );
+                        return Err(Error::at(token, ErrorKind::Custom(sentence.into())));
+                    }
                     seen = Some(secure);
                     continue;
                 };
-                let token = &self.sites[share.site].keys[key];
-                let listeners = Vec::from_iter(self.pairing.listeners.keys().map(String::as_str)).join(" ");
+                let listeners = listeners();
                 let (schemes, hint) = match (seen, &*address.scheme) {
                     (true, "") if address.host.is_empty() => ("HTTPS", " (try specifying https:// in the address)"),
                     (true, _) => ("HTTPS", ""),
@@ -386,7 +418,7 @@ impl<'a> Server<'a> {
         if protocols.iter().any(|own| !own.is_null()) {
             server.insert("listen_protocols".into(), protocols.into());
         }
-        let policies = self.tls_policies();
+        let policies = self.handshakes.json();
         let routes = route::consolidate(self.routes);
         if !routes.is_empty() {
             server.insert("routes".into(), route::json(&routes));
@@ -398,8 +430,8 @@ impl<'a> Server<'a> {
         if !self.named.is_empty() {
             server.insert("named_routes".into(), self.named.into());
         }
-        if let Some(policies) = policies {
-            server.insert("tls_connection_policies".into(), policies);
+        if !policies.is_empty() {
+            server.insert("tls_connection_policies".into(), policies.into());
         }
         let automatic = [
             ("off", "disable"),

@@ -221,9 +221,12 @@ fn addresses() {
 #[test]
 fn options() {
     let unknown = read("{\n\thttp_prt 1\n}\n").unwrap_err().to_string();
-    assert!(unknown.starts_with("Caddyfile:2:2: unrecognized global option: http_prt; expected admin, "), "{unknown}");
+    assert!(
+        unknown.starts_with("Caddyfile:2:2: unrecognized global option: http_prt; expected acme_ca, "),
+        "{unknown}"
+    );
     check(&[
-        ("{\n\temail a@b\n}\n", "2:2: global option 'email' is not built into this version"),
+        ("{\n\tevents\n}\n", "2:2: global option 'events' is not built into this version"),
         (
             "{\n\thttp_port x\n}\n",
             "2:12: parsing caddyfile tokens for 'http_port': converting port 'x' to integer value: not a number",

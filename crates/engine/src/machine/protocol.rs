@@ -51,6 +51,10 @@ pub(crate) struct Http1 {
 impl Protocol {
     /// A connection in the clear.
     pub(crate) fn clear(offer: &Rc<Offer>) -> Self {
+        // Where HTTP/1 is not spoken what is no preface is HTTP/2's own mistake.
+        if offer.protocols.http2_clear && !offer.protocols.http1 {
+            return Self::http2(offer);
+        }
         Self::Http1(Http1 {
             server: h1::Server::new(Rc::clone(&offer.http1)),
             offer: Rc::clone(offer),

@@ -52,8 +52,17 @@ struct Session {
     /// Ours must follow the peer's (RFC 8446 §4.6.3).
     is_update_owed: bool,
     /// How reading ended, once it has.
-    end: Option<Result<(), Fault>>,
+    end: Option<Result<Closed, Fault>>,
     ending: Cell<Ending>,
+}
+
+/// How the peer's sending side ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Closed {
+    /// By close_notify.
+    Said,
+    /// By TCP's end alone, which anybody on the way could have made.
+    Cut,
 }
 
 /// How far the end of our sending side has come.
@@ -110,7 +119,7 @@ impl TlsStream {
             unsent: None,
             idle_records: 0,
             is_update_owed: false,
-            end: is_over.then_some(Ok(())),
+            end: is_over.then_some(Ok(Closed::Said)),
             ending: Cell::new(Ending::Open),
         });
         Some(Self { tcp: Some(tcp), session })
@@ -207,7 +216,7 @@ impl Session {
             _ if self.idle_records > IDLE_RECORDS_MAX => alert::UNEXPECTED_MESSAGE,
             (ContentType::ApplicationData, []) => return,
             (ContentType::Alert, [1 | 2, alert::CLOSE_NOTIFY]) => {
-                self.end = Some(Ok(()));
+                self.end = Some(Ok(Closed::Said));
                 return;
             }
             // RFC 8446 §6.1: it only says why the close follows.
@@ -333,9 +342,8 @@ impl Transport for TlsStream {
                 return Poll::Ready(Ok(filled));
             }
             match session.end {
-                // A peer that ends without close_notify is as gone as one that says it; what it cut off is known by HTTP's own
-                // framing.
-                Some(Ok(())) => return Poll::Ready(Ok(0)),
+                // A peer that ends without close_notify is as gone as one that says it: what it asked for whole is answered.
+                Some(Ok(_)) => return Poll::Ready(Ok(0)),
                 Some(Err(fault)) => return Poll::Ready(Err(self.refuse(fault))),
                 None => {}
             }
@@ -343,12 +351,12 @@ impl Transport for TlsStream {
                 session.inbound.rest();
                 let len = ready!(Transport::poll_read(tcp, task, room))?;
                 if len == 0 {
-                    session.end = Some(Ok(()));
+                    session.end = Some(Ok(Closed::Cut));
                 }
                 session.open_in_place(&mut room[..len])
             } else {
                 match session.inbound.poll_fill(tcp, &session.core.blocks, task)? {
-                    Poll::Ready(0) => session.end = Some(Ok(())),
+                    Poll::Ready(0) => session.end = Some(Ok(Closed::Cut)),
                     Poll::Ready(_) => {}
                     Poll::Pending => {
                         session.inbound.rest();
@@ -379,6 +387,10 @@ impl Transport for TlsStream {
     fn poll_shutdown(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>> {
         let (tcp, session) = self.parts();
         session.poll_close(tcp, task)
+    }
+
+    fn is_cut(&self) -> bool {
+        self.session.end == Some(Ok(Closed::Cut))
     }
 
     fn reset_on_close(&self) {

@@ -1,5 +1,7 @@
 //! What every server without parsing answers, and how it counts requests: the common half of `limit` and `tokio_bare`.
 
+pub mod times;
+
 /// The body that every peer answers.
 pub const BODY: &str = "Hello, World!";
 
@@ -11,6 +13,31 @@ pub const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\n\
     Date: Sat, 21 Nov 2026 12:00:00 GMT\r\n\
     \r\n\
     Hello, World!";
+
+/// Octets of the larger body that is asked for over HTTP/2: three frames of the size that a peer takes untold.
+pub const PAGE_BYTES: usize = 48 << 10;
+
+/// A page of that many octets, in lines, without anything that a configuration's language would read.
+pub fn page() -> String {
+    let line = "A page of plain text, as long as a front page is, so that a body does not fit one frame.\n";
+    line.repeat(PAGE_BYTES / line.len() + 1)[..PAGE_BYTES].to_owned()
+}
+
+/// What answers over HTTP/2 carry besides Server, Date, Content-Type and Content-Length: twelve fields in all. Those that a
+/// server of files sends by itself stand last ([`FIELDS_OF_FILES`]).
+pub const FIELDS: [(&str, &str); 8] = [
+    ("cache-control", "public, max-age=3600"),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "strict-origin-when-cross-origin"),
+    ("strict-transport-security", "max-age=31536000"),
+    ("vary", "Accept-Encoding"),
+    ("etag", "\"6740c2a0-c000\""),
+    ("last-modified", "Sat, 21 Nov 2026 12:00:00 GMT"),
+];
+
+/// How many of [`FIELDS`] a server of files does not send by itself: it has Accept-Ranges in the place of Vary.
+pub const FIELDS_OF_FILES: usize = 5;
 
 /// Most answers that go out in one write; more wait for the next.
 pub const BATCH_MAX: usize = 64;
@@ -69,6 +96,12 @@ mod tests {
                 assert_eq!(got, *want, "{octets:?} split at {split}");
             }
         }
+    }
+
+    #[test]
+    fn a_page_has_its_length_and_no_placeholders() {
+        assert_eq!(page().len(), PAGE_BYTES);
+        assert!(!page().contains(['{', '}', '"', '`', '$', '\\']));
     }
 
     #[test]

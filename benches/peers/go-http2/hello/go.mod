@@ -1,0 +1,3 @@
+module bench/http2hello
+
+go 1.26

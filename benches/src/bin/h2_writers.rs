@@ -1,0 +1,251 @@
+//! Two ways to write HTTP/2's frames over the same machine and socket: `one` writer that takes all that there is with one call,
+//! as our engine does, or a task for `each` larger frame, one after the other, that starts as a fresh goroutine does. What the
+//! article on Go's server measured, without anything else of Go. A page is answered to every request; the time of one is from the
+//! read that brought its head to the write that took its last octet. Usage: `h2_writers one|each PORT PORT_OF_TIMES`.
+
+use std::collections::VecDeque;
+use std::hint::black_box;
+use std::io::{self, IoSlice};
+use std::net::Ipv4Addr;
+use std::rc::Rc;
+use std::time::Instant;
+
+use answer::times::Times;
+use causeway_h2::{Event, Server, Settings};
+use causeway_message::{
+    Chunk, FieldName, FieldValue, Framing, Head, ResponseHead, StatusCode, StreamId, WriteList, names,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::LocalSet;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const DATE: &[u8; 29] = b"Sat, 21 Nov 2026 12:00:00 GMT";
+const READ_BYTES: usize = 32 << 10;
+/// Slices handed to the kernel at once.
+const SLICES_MAX: usize = 64;
+const FRAME_HEAD_BYTES: usize = 9;
+/// Frames that fit Go's buffer are not written by a goroutine of their own.
+const BUFFERED_BYTES_MAX: usize = 4 << 10;
+/// What a goroutine starts with, and what the writing of a frame makes it grow to.
+const STACK_BYTES: [usize; 2] = [2 << 10, 8 << 10];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Writer {
+    One,
+    Each,
+}
+
+fn main() -> io::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let writer = match arguments.next().as_deref() {
+        Some("one") => Some(Writer::One),
+        Some("each") => Some(Writer::Each),
+        _ => None,
+    };
+    let mut number = || arguments.next()?.parse::<u16>().ok();
+    let (Some(writer), Some(port), Some(told)) = (writer, number(), number()) else {
+        panic!("usage: h2_writers one|each PORT PORT_OF_TIMES")
+    };
+    let times = Times::told_on(told)?;
+    let page: &'static [u8] = answer::page().leak().as_bytes();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    LocalSet::new().block_on(&runtime, async move {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+        loop {
+            let (stream, _) = listener.accept().await?;
+            stream.set_nodelay(true)?;
+            let connection = Connection::new(page, times.clone());
+            // A connection's own failure ends that connection and nothing else.
+            tokio::task::spawn_local(async move { connection.serve(stream, writer).await.ok() });
+        }
+    })
+}
+
+struct Connection {
+    server: Server,
+    head: Head,
+    answer: ResponseHead,
+    page: Chunk,
+    out: WriteList,
+    /// Octets that were ever put into `out`, and those of them that the kernel has.
+    queued: u64,
+    written: u64,
+    /// Where in those an answer ends, and when its request came.
+    ends: VecDeque<(u64, Instant)>,
+    times: Times,
+}
+
+impl Connection {
+    fn new(page: &'static [u8], times: Times) -> Self {
+        let mut answer = ResponseHead::new(StatusCode::OK);
+        answer.set(names::SERVER, FieldValue::from_static("writers"));
+        answer.set(names::CONTENT_TYPE, FieldValue::from_static("text/html; charset=utf-8"));
+        for (name, value) in answer::FIELDS {
+            answer.set(&FieldName::parse(name).expect("a good name"), FieldValue::from_static(value));
+        }
+        Self {
+            server: Server::new(Rc::new(Settings::default())),
+            head: Head::default(),
+            answer,
+            page: Chunk::from_static(page),
+            out: WriteList::new(),
+            queued: 0,
+            written: 0,
+            ends: VecDeque::new(),
+            times,
+        }
+    }
+
+    async fn serve(mut self, mut stream: TcpStream, writer: Writer) -> io::Result<()> {
+        let mut block = vec![0; READ_BYTES];
+        let mut filled = 0;
+        loop {
+            let read = stream.read(&mut block[filled..]).await?;
+            if read == 0 {
+                return Ok(());
+            }
+            filled += read;
+            let used = self.take(&block[..filled]);
+            block.copy_within(used..filled, 0);
+            filled -= used;
+            match writer {
+                Writer::One => self.write_all(&mut stream).await?,
+                Writer::Each => stream = self.write_each(stream).await?,
+            }
+            if self.server.wants_close() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Answers what the octets ask; returns how many are done with.
+    fn take(&mut self, octets: &[u8]) -> usize {
+        let now = Instant::now();
+        let mut used = 0;
+        loop {
+            let handled = self.server.handle_octets(now, &octets[used..], &mut self.head, &mut self.out);
+            used += handled.consumed;
+            match handled.event {
+                Some(Event::Head { stream, .. }) => self.answer(stream, now),
+                Some(_) => {}
+                None if handled.consumed == 0 => break,
+                None => {}
+            }
+        }
+        self.queued = self.written + self.out.len() as u64;
+        used
+    }
+
+    fn answer(&mut self, stream: StreamId, came: Instant) {
+        let framing = Framing::Sized(self.page.len() as u64);
+        self.server.send_head(stream, &self.answer, framing, DATE, &mut self.out);
+        let mut page = self.page.clone();
+        self.server.send(stream, &mut page, &mut self.out);
+        assert!(page.is_empty(), "the client's windows are wide open");
+        self.server.finish(stream, &mut self.out);
+        self.ends.push_back((self.written + self.out.len() as u64, came));
+    }
+
+    /// All that there is, with as few calls as the kernel allows.
+    async fn write_all(&mut self, stream: &mut TcpStream) -> io::Result<()> {
+        while !self.out.is_empty() {
+            let written = write_some(stream, &self.out, usize::MAX).await?;
+            self.out.advance(written);
+            self.note_written(written);
+        }
+        Ok(())
+    }
+
+    /// Frame by frame. The stream and the list go to each frame's task and come back with its end, as Go's serving goroutine waits
+    /// to hear of a frame's end before it starts the next.
+    async fn write_each(&mut self, mut stream: TcpStream) -> io::Result<TcpStream> {
+        while !self.out.is_empty() {
+            let bytes = next_write(&self.out);
+            let mut out = std::mem::take(&mut self.out);
+            let writing = tokio::task::spawn_local(async move {
+                fresh_stack();
+                let mut left = bytes;
+                while left > 0 {
+                    let written = write_some(&mut stream, &out, left).await?;
+                    out.advance(written);
+                    left -= written;
+                }
+                io::Result::Ok((stream, out))
+            });
+            (stream, self.out) = writing.await.map_err(io::Error::other)??;
+            self.note_written(bytes);
+        }
+        Ok(stream)
+    }
+
+    fn note_written(&mut self, octets: usize) {
+        self.written += octets as u64;
+        assert!(self.written <= self.queued, "no more than was queued");
+        if self.ends.front().is_some_and(|(end, _)| *end <= self.written) {
+            let now = Instant::now();
+            while let Some((_, came)) = self.ends.pop_front_if(|(end, _)| *end <= self.written) {
+                self.times.add(now - came);
+            }
+        }
+    }
+}
+
+/// One call with at most so many of the list's first octets; returns how many the kernel took.
+async fn write_some(stream: &mut TcpStream, out: &WriteList, octets_max: usize) -> io::Result<usize> {
+    let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+    let mut used = out.slices(&mut slices);
+    let mut left = octets_max;
+    let mut cut: &[u8] = &[];
+    for (place, slice) in slices[..used].iter().enumerate() {
+        if slice.len() >= left {
+            cut = &slice[..left];
+            used = place;
+            break;
+        }
+        left -= slice.len();
+    }
+    if !cut.is_empty() {
+        let mut shorter = [IoSlice::new(&[]); SLICES_MAX];
+        shorter[..used].copy_from_slice(&slices[..used]);
+        shorter[used] = IoSlice::new(cut);
+        return stream.write_vectored(&shorter[..=used]).await;
+    }
+    stream.write_vectored(&slices[..used]).await
+}
+
+/// Octets of the frames up to the first large one, that included. O(slices).
+fn next_write(out: &WriteList) -> usize {
+    let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+    let used = out.slices(&mut slices);
+    let (mut place, mut within, mut at) = (0, 0, 0);
+    loop {
+        // A frame's head is put in one piece, so it lies in one slice.
+        while place < used && within >= slices[place].len() {
+            within -= slices[place].len();
+            place += 1;
+        }
+        let Some(&[a, b, c]) = slices[..used].get(place).and_then(|slice| slice.get(within..within + 3)) else {
+            return at.min(out.len());
+        };
+        let length = u32::from_be_bytes([0, a, b, c]) as usize;
+        at += FRAME_HEAD_BYTES + length;
+        within += FRAME_HEAD_BYTES + length;
+        if length > BUFFERED_BYTES_MAX {
+            return at;
+        }
+    }
+}
+
+/// What a goroutine does before it writes: it gets a small stack and moves to larger ones.
+fn fresh_stack() {
+    let mut stack = vec![1_u8; STACK_BYTES[0]];
+    while stack.len() < STACK_BYTES[1] {
+        let mut larger = vec![1_u8; 2 * stack.len()];
+        larger[stack.len()..].copy_from_slice(&stack);
+        stack = black_box(larger);
+    }
+    black_box(&stack);
+}

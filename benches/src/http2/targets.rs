@@ -1,0 +1,50 @@
+//! What Causeway's figures shall be, noted beside what they are.
+
+use crate::record::Row;
+
+/// A bound of one figure in some tables.
+pub struct Target {
+    /// Which tables: the beginning of their names.
+    pub tables: &'static [&'static str],
+    /// Whose row.
+    pub row: &'static str,
+    /// Which column; `None` for the ratio.
+    pub column: Option<&'static str>,
+    /// The figure shall not be more.
+    pub most: f64,
+}
+
+/// Notes in the rows of a table what was wanted and whether it was met. `ratio` is the name of the ratio's column.
+pub fn note(rows: &mut [Row], targets: &[Target], table: &str, ratio: &str) {
+    for target in targets.iter().filter(|target| target.tables.contains(&table)) {
+        let column = target.column.unwrap_or(ratio);
+        let Some(row) = rows.iter_mut().find(|row| row.name == target.row) else { continue };
+        let Some(metric) = row.metric(column) else { continue };
+        let met = if metric.median <= target.most { "met" } else { "missed" };
+        let unit = if metric.unit.is_empty() { String::new() } else { format!(" {}", metric.unit) };
+        let note = format!("{column} {:.2}{unit}, wanted at most {}{unit}: {met}", metric.median, target.most);
+        row.notes.push(note);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Metric;
+
+    #[test]
+    fn a_target_is_noted_where_its_figure_is() {
+        const TARGETS: &[Target] = &[
+            Target { tables: &["a"], row: "causeway", column: None, most: 1.8 },
+            Target { tables: &["a", "b"], row: "causeway", column: Some("user"), most: 1.0 },
+            Target { tables: &["a"], row: "nobody", column: None, most: 1.0 },
+        ];
+        let mut row = Row::new("causeway");
+        row.metrics = vec![Metric::ratio("ratio", vec![1.7]), Metric::time("user", "µs", vec![1.25])];
+        let mut rows = [row];
+        note(&mut rows, TARGETS, "a", "ratio");
+        assert_eq!(rows[0].notes, ["ratio 1.70, wanted at most 1.8: met", "user 1.25 µs, wanted at most 1 µs: missed"]);
+        note(&mut rows, TARGETS, "c", "ratio");
+        assert_eq!(rows[0].notes.len(), 2);
+    }
+}

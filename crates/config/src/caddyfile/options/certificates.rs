@@ -1,0 +1,218 @@
+//! What the global block says of certificates: whose, how long, how often looked after.
+
+use serde_json::{Map, Value, json};
+
+use super::super::dispenser::Dispenser;
+use super::super::error::{DURATION, Error, ErrorKind};
+use super::super::position::Position;
+use super::super::quantity::ratio;
+use super::super::tls::{Issuer, preferred_chains, provider};
+use super::{duration, single};
+use crate::duration::nanoseconds;
+
+#[derive(Debug, Default)]
+pub(crate) struct Certificates {
+    pub(crate) email: Option<String>,
+    pub(crate) acme_ca: Option<String>,
+    pub(crate) acme_ca_root: Option<String>,
+    /// Where the DNS challenge was asked for.
+    pub(crate) acme_dns: Option<Position>,
+    pub(crate) acme_eab: Option<Value>,
+    pub(crate) preferred_chains: Option<Value>,
+    pub(crate) cert_lifetime: Option<i64>,
+    pub(crate) issuers: Vec<Issuer>,
+    pub(crate) local_certs: Option<Position>,
+    pub(crate) key_type: Option<String>,
+    pub(crate) renewal_window_ratio: Option<Value>,
+    pub(crate) no_ocsp_stapling: bool,
+    pub(crate) on_demand: Option<Value>,
+    pub(crate) resolvers: Vec<String>,
+    pub(crate) automate_names: Vec<String>,
+    /// The names that encrypted hellos show.
+    pub(crate) ech: Vec<String>,
+    pub(crate) no_storage_check: bool,
+    pub(crate) storage_clean: StorageClean,
+    /// 0: as it is by default.
+    pub(crate) renew_interval: i64,
+    pub(crate) ocsp_interval: i64,
+    pub(crate) skip_install_trust: bool,
+    /// Authorities of `pki`, by their names.
+    pub(crate) authorities: Map<String, Value>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StorageClean {
+    /// 0: as often as by default.
+    Every(i64),
+    Never,
+}
+
+impl Default for StorageClean {
+    fn default() -> Self {
+        Self::Every(0)
+    }
+}
+
+impl Certificates {
+    /// Whether it says anything that belongs into every policy.
+    pub(crate) fn change_policies(&self) -> bool {
+        !self.issuers.is_empty()
+            || self.local_certs.is_some()
+            || self.key_type.is_some()
+            || self.no_ocsp_stapling
+            || self.renewal_window_ratio.is_some()
+            || self.complete_issuers_early()
+    }
+
+    /// Whether it says anything for ACME issuers; those of policies without one are made for it.
+    pub(crate) fn complete_issuers(&self) -> bool {
+        self.email.is_some() || self.complete_issuers_early()
+    }
+
+    /// Whether what it says for ACME issuers is known before a site's own settings are.
+    pub(crate) fn complete_issuers_early(&self) -> bool {
+        self.acme_ca.is_some()
+            || self.acme_ca_root.is_some()
+            || self.acme_dns.is_some()
+            || self.acme_eab.is_some()
+            || self.preferred_chains.is_some()
+    }
+
+    /// Reads an option; `false` if it is none of these.
+    pub(super) fn option(&mut self, d: &mut Dispenser<'_>) -> Result<bool, Error> {
+        let name = d.name();
+        match &*name.text {
+            "email" => self.email = Some(single(d)?),
+            "acme_ca" => self.acme_ca = Some(single(d)?),
+            "acme_ca_root" => self.acme_ca_root = Some(single(d)?),
+            "acme_dns" if d.remaining().is_empty() => {
+                d.no_braces()?;
+                self.acme_dns = Some(name.at.clone());
+            }
+            "acme_dns" | "dns" => return Err(provider(d)?),
+            "acme_eab" => self.acme_eab = Some(account(d)?),
+            "preferred_chains" => self.preferred_chains = Some(preferred_chains(d)?),
+            "cert_lifetime" => self.cert_lifetime = Some(duration(d)?),
+            "cert_issuer" => self.issuers.push(Issuer::read(d)?),
+            "local_certs" => self.local_certs = Some(name.at.clone()),
+            "key_type" => self.key_type = Some(single(d)?),
+            "renewal_window_ratio" => {
+                self.renewal_window_ratio = Some(renewal_window_ratio(d)?);
+                d.close()?;
+            }
+            "ocsp_stapling" => {
+                if &*d.only()?.text != "off" {
+                    return Err(d.word("invalid argument '{}'; expected off"));
+                }
+                self.no_ocsp_stapling = true;
+            }
+            "on_demand_tls" => self.on_demand = Some(on_demand(d)?),
+            "tls_resolvers" => self.resolvers = words(d)?,
+            "tls_automate_names" => self.automate_names.extend(words(d)?),
+            "ech" => self.ech = ech(d)?,
+            "storage_check" => {
+                if single(d)? != "off" {
+                    return Err(d.word("storage_check must be 'off'; expected it instead of '{}'"));
+                }
+                self.no_storage_check = true;
+            }
+            "storage_clean_interval" => {
+                let interval = single(d)?;
+                let rule = "failed to parse storage_clean_interval, must be a duration or 'off'; expected one such as 24h \
+                            instead of '{}'";
+                self.storage_clean = match &*interval {
+                    "off" => StorageClean::Never,
+                    text => StorageClean::Every(nanoseconds(text).ok_or_else(|| d.word(rule))?),
+                };
+            }
+            "renew_interval" => self.renew_interval = duration(d)?,
+            "ocsp_interval" => self.ocsp_interval = duration(d)?,
+            "skip_install_trust" => self.skip_install_trust = true,
+            "pki" => self.authorities = super::super::pki::option(d)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+fn words(d: &mut Dispenser<'_>) -> Result<Vec<String>, Error> {
+    d.require()?;
+    d.rest();
+    Ok(d.segment().arguments.iter().map(|token| token.text.to_string()).collect())
+}
+
+/// Which part of a certificate's life is left when it is renewed.
+pub(crate) fn renewal_window_ratio(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    let number = ratio(&d.require()?.text);
+    let number =
+        number.ok_or_else(|| d.word("parsing renewal_window_ratio: '{}' is no number; expected one such as 0.3"))?;
+    let inside = number > 0.0 && number < 1.0;
+    let rule = "renewal_window_ratio must be between 0 and 1 (exclusive); expected one such as 0.3 instead of '{}'";
+    if inside { Ok(number.into()) } else { Err(d.word(rule)) }
+}
+
+/// `acme_eab { key_id …; mac_key … }`
+fn account(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    d.end()?;
+    let (mut id, mut key) = ("", "");
+    for mut line in d.lines() {
+        match &*line.name().text {
+            "key_id" => id = &line.require()?.text,
+            "mac_key" => key = &line.require()?.text,
+            _ => return Err(line.unknown("unrecognized parameter '{}'", &["key_id", "mac_key"])),
+        }
+        line.close()?;
+    }
+    Ok(json!({ "key_id": id, "mac_key": key }))
+}
+
+/// `on_demand_tls { ask <url>; permission <module> … }`
+fn on_demand(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    d.end()?;
+    let mut permission = None;
+    for mut line in d.lines() {
+        let name = &*line.name().text;
+        if matches!(name, "ask" | "permission") {
+            line.require()?;
+            if permission.is_some() {
+                return Err(line.rule("on-demand TLS permission module (or 'ask') already specified"));
+            }
+        }
+        let endpoint = match name {
+            "ask" => {
+                line.close()?;
+                &line.last().text
+            }
+            "permission" if &*line.last().text == "http" => &line.only()?.text,
+            "permission" => {
+                let rule = "getting module named 'tls.permission.{}': module not registered";
+                return Err(line.unknown_module(rule, &["http"]));
+            }
+            "interval" | "burst" => {
+                let rule = "the on_demand_tls '{}' option is no longer supported, remove it from your config";
+                return Err(Error::at(line.name(), ErrorKind::Word { rule, found: name.into() }));
+            }
+            _ => return Err(line.unknown("unrecognized parameter '{}'", &["ask", "permission"])),
+        };
+        permission = Some(json!({ "permission": { "endpoint": &**endpoint, "module": "http" } }));
+    }
+    permission.ok_or_else(|| d.rule("expected at least one config parameter for on_demand_tls"))
+}
+
+/// `ech <public names…> { dns <provider> … }`
+fn ech(d: &mut Dispenser<'_>) -> Result<Vec<String>, Error> {
+    let names = words(d)?;
+    if let Some(mut line) = d.lines().next() {
+        return Err(match &*line.name().text {
+            "dns" => provider(&mut line)?,
+            _ => line.unknown("ech: unrecognized subdirective '{}'", &["dns"]),
+        });
+    }
+    Ok(names)
+}
+
+/// A duration that an option of a block names.
+pub(crate) fn nested_duration(line: &mut Dispenser<'_>) -> Result<i64, Error> {
+    let text = &line.require()?.text;
+    nanoseconds(text).ok_or_else(|| line.word(DURATION))
+}

@@ -1,0 +1,131 @@
+//! `client_auth` of a `tls` directive: which clients are let in.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use rustls_pki_types::pem::{PemObject, SectionKind};
+use serde_json::{Map, Value, json};
+
+use super::super::directives::texts;
+use super::super::dispenser::Dispenser;
+use super::super::error::{Error, ErrorKind};
+use super::super::members::Members;
+use super::trust_pool::trust_pool;
+
+const OPTIONS: &[&str] = &[
+    "mode",
+    "trust_pool",
+    "trusted_ca_cert",
+    "trusted_ca_cert_file",
+    "trusted_leaf_cert",
+    "trusted_leaf_cert_file",
+    "verifier",
+];
+
+const BOTH: &str = "cannot specify both 'trust_pool' and 'trusted_ca_cert' or 'trusted_ca_cert_file'";
+
+/// `client_auth { mode …; trust_pool <module> …; trusted_leaf_cert …; verifier <module> … }`
+pub(crate) fn client_auth(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
+    let mut members = Map::new();
+    let mut authorities = Vec::new();
+    d.overlook_rest();
+    for mut line in d.lines() {
+        match &*line.name().text {
+            "mode" => members.text("mode", &line.only()?.text),
+            "trusted_leaf_cert" => {
+                members.extend_list("trusted_leaf_certs", texts(std::slice::from_ref(line.require()?)));
+            }
+            "trusted_leaf_cert_file" => {
+                members.extend_list("trusted_leaf_certs", certificates(&mut line)?);
+            }
+            name @ ("trusted_ca_cert" | "trusted_ca_cert_file") => {
+                if members.contains_key("ca") {
+                    return Err(line.rule(BOTH));
+                }
+                match name {
+                    "trusted_ca_cert" => authorities.push((*line.require()?.text).into()),
+                    _ => authorities.extend(certificates(&mut line)?),
+                }
+            }
+            "trust_pool" => {
+                if !authorities.is_empty() {
+                    return Err(line.rule(BOTH));
+                }
+                let pool = trust_pool(&mut line)?;
+                members.insert("ca".into(), pool);
+                continue;
+            }
+            "verifier" => {
+                let verifier = verifier(&mut line)?;
+                members.extend_list("verifiers", vec![verifier]);
+                continue;
+            }
+            _ => return Err(line.unknown("unknown subdirective for client_auth: {}", OPTIONS)),
+        }
+        line.close()?;
+    }
+    if !authorities.is_empty() {
+        members.insert("ca".into(), json!({ "provider": "inline", "trusted_ca_certs": authorities }));
+    }
+    Ok(members)
+}
+
+/// The certificates of a PEM file as base64 of their DER.
+fn certificates(line: &mut Dispenser<'_>) -> Result<Vec<Value>, Error> {
+    let name = &line.require()?.text;
+    let octets = std::fs::read(&**name)
+        .map_err(|error| line.error(ErrorKind::Custom(format!("open {name}: {}", error.kind()).into())))?;
+    let mut found = Vec::new();
+    for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(&octets) {
+        match section {
+            Ok((SectionKind::Certificate, der)) => found.push(BASE64_STANDARD.encode(der).into()),
+            _ => return Err(line.word("no CERTIFICATE pem block found in {}")),
+        }
+    }
+    if found.is_empty() {
+        return Err(line.word("no CERTIFICATE pem block found in {}; expected at least one"));
+    }
+    Ok(found)
+}
+
+/// `verifier leaf [<loader> …] { <loader> … }`
+fn verifier(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    if &*d.require()?.text != "leaf" {
+        let rule = "getting module named 'tls.client_auth.verifier.{}': module not registered";
+        return Err(d.unknown_module(rule, &["leaf"]));
+    }
+    let mut loaders = Vec::new();
+    match d.remaining() {
+        [] => {
+            for mut line in d.lines() {
+                let loader = loader(&line.name().text, &line)?;
+                line.rest();
+                loaders.push(loader);
+            }
+        }
+        // A loader without a name of what to load is overlooked, and so is a block behind it.
+        [_] => d.overlook_rest(),
+        [_, _, ..] => {
+            let name = &d.require()?.text;
+            loaders.push(loader(name, d)?);
+        }
+    }
+    let mut members = Map::from_iter([("verifier".to_owned(), Value::from("leaf"))]);
+    members.list("leaf_certs_loaders", loaders);
+    Ok(members.into())
+}
+
+/// Where a client's own certificate is looked up: `file`, `folder` or `pem`, and the names.
+fn loader(name: &str, d: &Dispenser<'_>) -> Result<Value, Error> {
+    let key = match name {
+        "file" => "files",
+        "folder" => "folders",
+        "pem" => "certificates",
+        _ => {
+            let rule = "getting module named 'tls.leaf_cert_loader.{}': module not registered";
+            return Err(d.unknown_module(rule, &["file", "folder", "pem"]));
+        }
+    };
+    let mut members = Map::from_iter([("loader".to_owned(), Value::from(name))]);
+    members.list(key, texts(d.remaining()));
+    Ok(members.into())
+}

@@ -1,0 +1,123 @@
+//! Certificate issuers: `acme`, `internal`, `zerossl`.
+
+use serde_json::{Map, Value};
+
+use super::super::dispenser::Dispenser;
+use super::super::error::{DURATION, Error};
+use super::super::members::Members;
+use super::super::quantity::integer;
+use super::acme;
+use crate::duration::nanoseconds;
+
+/// An issuer's module and its members.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Issuer {
+    module: &'static str,
+    members: Map<String, Value>,
+}
+
+impl Issuer {
+    pub(super) fn new(module: &'static str, members: Map<String, Value>) -> Self {
+        Self { module, members }
+    }
+
+    pub(crate) fn internal() -> Self {
+        Self::new("internal", Map::new())
+    }
+
+    /// An issuer by its name and what follows it, up to the end of its block.
+    pub(crate) fn read(d: &mut Dispenser<'_>) -> Result<Self, Error> {
+        let (module, members) = match &*d.require()?.text {
+            "acme" => ("acme", acme::issuer(d)?),
+            "internal" => ("internal", internal(d)?),
+            "zerossl" => ("zerossl", zerossl(d)?),
+            _ => {
+                let rule = "getting module named 'tls.issuance.{}': module not registered";
+                return Err(d.unknown_module(rule, &["acme", "internal", "zerossl"]));
+            }
+        };
+        Ok(Self { module, members })
+    }
+
+    /// Its members, if it speaks ACME.
+    pub(crate) fn acme_mut(&mut self) -> Option<&mut Map<String, Value>> {
+        (self.module == "acme").then_some(&mut self.members)
+    }
+
+    pub(super) fn acme(&self) -> Option<&Map<String, Value>> {
+        (self.module == "acme").then_some(&self.members)
+    }
+
+    /// The authority of this server's own that signs for it, if that is what it is.
+    pub(crate) fn authority(&self) -> Option<&str> {
+        let named = self.members.text_of("ca");
+        (self.module == "internal").then_some(if named.is_empty() { "local" } else { named })
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let mut json = self.members.clone();
+        json.insert("module".into(), self.module.into());
+        json.into()
+    }
+}
+
+/// `internal { ca <name>; lifetime <duration>; sign_with_root }`
+fn internal(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
+    let mut members = Map::new();
+    if !d.remaining().is_empty() {
+        // Caddy looks for the block behind the name only.
+        d.overlook_rest();
+        return Ok(members);
+    }
+    for mut line in d.lines() {
+        match &*line.name().text {
+            "ca" => members.text("ca", &line.only()?.text),
+            "lifetime" => {
+                let lifetime = nanoseconds(&line.require()?.text).ok_or_else(|| line.word(DURATION))?;
+                members.number("lifetime", lifetime);
+            }
+            "sign_with_root" => members.switch_on("sign_with_root"),
+            _ => return Err(line.unknown("unrecognized subdirective '{}'", &["ca", "lifetime", "sign_with_root"])),
+        }
+        line.close()?;
+    }
+    Ok(members)
+}
+
+/// `zerossl <API key> { validity_days …; alt_http_port …; dns …; propagation_delay …; … }`
+fn zerossl(d: &mut Dispenser<'_>) -> Result<Map<String, Value>, Error> {
+    const PROPERTIES: &[&str] =
+        &["alt_http_port", "dns", "dns_ttl", "propagation_delay", "propagation_timeout", "resolvers", "validity_days"];
+    let mut members = Map::new();
+    members.text("api_key", &d.only()?.text);
+    for mut line in d.lines() {
+        match &*line.name().text {
+            // DEVIATES: Caddy 2.11 refuses every number of days, because it reads the option's name for one.
+            "validity_days" => {
+                if members.contains_key("validity_days") {
+                    return Err(line.rule("validity days is already specified"));
+                }
+                let days = integer(&line.require()?.text);
+                let rule = "invalid number of days {}: not a number; expected one such as 90";
+                members.number("validity_days", days.ok_or_else(|| line.word(rule))?);
+            }
+            "alt_http_port" => {
+                let port = acme::port(&mut line)?;
+                members.number("alternate_http_port", port);
+            }
+            "dns" => return Err(acme::provider(&mut line)?),
+            "dns_challenge_override_domain" => {
+                return Err(line.unknown("unrecognized zerossl issuer property: {}", PROPERTIES));
+            }
+            _ => {
+                let mut validation = members.get("cname_validation").and_then(Value::as_object).cloned();
+                if !acme::dns_option(validation.get_or_insert_default(), &mut line)? {
+                    return Err(line.unknown("unrecognized zerossl issuer property: {}", PROPERTIES));
+                }
+                members.insert("cname_validation".into(), validation.unwrap_or_default().into());
+            }
+        }
+        line.close()?;
+    }
+    Ok(members)
+}
