@@ -8,10 +8,12 @@
 //! - [`Kit`], [`Pending`]: a plan on a fake worker, and an exchange that waits
 //! - [`Answer`]: what a client gets
 //! - [`FakeWorker`]: a clock that stands still, a pool that runs when told to, random numbers that repeat
+//! - [`http2`]: a client on a raw socket, for servers that run; it keeps no rule that it does not want to keep
 //! - [`counting`]: an allocator that counts, for "allocates nothing"
 
 mod answer;
 pub mod counting;
+pub mod http2;
 mod kit;
 mod request;
 mod worker;

@@ -9,6 +9,8 @@
 //! - `follow`: `--watch`, `--resume`, SIGUSR1
 //! - `background`: `start`, `stop`, `reload`, and the small commands
 //! - `mistakes`: what the operator is told
+//! - `client_certificates`: what is known of who shows one
+//! - `http2`: curl, nghttp, h2load and Go speak it
 //! - `matchers`: each of them, in Caddyfiles
 //! - `examples`: every Caddyfile under `examples/`
 //! - `documents`: every Caddyfile and configuration in the documentation
@@ -18,11 +20,13 @@ mod api;
 mod api_loads;
 mod background;
 mod client;
+mod client_certificates;
 mod documents;
 mod examples;
 mod fmt;
 mod follow;
 mod hash_password;
+mod http2;
 mod https;
 mod matchers;
 mod mistakes;

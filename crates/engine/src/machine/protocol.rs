@@ -201,6 +201,10 @@ impl Machine for Protocol {
             let draining = http1.draining;
             out.put(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n");
             self.become_http2(Self::Http2(Box::new(server)), draining, out);
+            // The machine speaks when it is first told something, and its SETTINGS come before the answer (RFC 7540 §3.5).
+            if let Self::Http2(server) = self {
+                server.handle_octets(now, &[], &mut Head::new(), out);
+            }
             for name in [names::CONNECTION, names::UPGRADE, names::HTTP2_SETTINGS] {
                 head.fields_mut().remove(name);
             }

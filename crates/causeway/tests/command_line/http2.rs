@@ -1,0 +1,222 @@
+//! HTTP/2 in the eyes of other people's clients: curl, nghttp, h2load and Go's net/http. Where one is not there its test says so.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::LazyLock;
+
+use crate::process::{Folder, Server};
+
+const LARGE_BYTES: usize = 4 << 20;
+
+const ROUTES: &str = "
+	respond / hello
+	respond /echo {http.request.body}
+	respond /early early
+	respond /field {header.X-Large}
+	respond /protocol \"{http.request.proto} {http.request.scheme}\"
+	root files
+	file_server
+";
+
+/// A server in the clear with its default protocols.
+fn serve() -> (Folder, Server) {
+    serve_with("")
+}
+
+/// A server in the clear; `options` are those of `servers`.
+fn serve_with(options: &str) -> (Folder, Server) {
+    let folder = Folder::with(&[("Caddyfile", &format!("{{\n\tservers {{\n{options}\n\t}}\n}}\n:0 {{{ROUTES}}}\n"))]);
+    folder.write("files/large", "x".repeat(LARGE_BYTES));
+    let server = folder.start(&["run"]);
+    (folder, server)
+}
+
+/// A server over TLS, with a certificate of its own authority; `tls` are the options of that directive.
+fn serve_tls(tls: &str) -> (Folder, Server) {
+    let options = "\tskip_install_trust\n\tauto_https disable_redirects\n";
+    let site = format!("https://localhost:0 {{\n\ttls internal {{\n{tls}\n\t}}{ROUTES}}}\n");
+    let folder = Folder::with(&[("Caddyfile", &format!("{{\n{options}}}\n{site}"))]);
+    folder.write("files/large", "x".repeat(LARGE_BYTES));
+    let server = folder.start(&["run"]);
+    (folder, server)
+}
+
+/// A program from outside, or a line that says what is not tested without it.
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file());
+    if found.is_none() {
+        eprintln!("skipped: there is no {name} here");
+    }
+    found
+}
+
+#[track_caller]
+pub(crate) fn said(program: &Path, arguments: &[&str]) -> String {
+    let output = output(program, arguments);
+    assert!(output.status.success(), "{} {arguments:?}: {output:?}", program.display());
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn output(program: &Path, arguments: &[&str]) -> Output {
+    // Whatever hangs is ended, so that the test fails.
+    Command::new("timeout").arg("60").arg(program).args(arguments).output().expect("timeout, of coreutils")
+}
+
+#[test]
+fn curl() {
+    let Some(curl) = program("curl") else { return };
+    let (folder, server) = serve();
+    let at = |path: &str| format!("http://localhost:{}{path}", server.port());
+    let version = "%{http_version} %{http_code}";
+    let prior = ["-s", "--http2-prior-knowledge", "-w", version];
+    let ask = |more: &[&str]| said(&curl, &[&prior[..], more].concat());
+    assert_eq!(ask(&[&at("/")]), "hello2 200");
+    assert_eq!(ask(&[&at("/protocol")]), "HTTP/2.0 http2 200");
+    assert_eq!(ask(&[&at("/nowhere")]), "2 404");
+    assert_eq!(ask(&["-d", "some text", &at("/echo")]), "some text2 200");
+    assert_eq!(ask(&["-r", "5-9", &at("/large")]), "xxxxx2 206");
+    let head = ask(&["-I", &at("/large")]);
+    assert!(
+        head.starts_with("HTTP/2 200 \r\n") && head.contains(&format!("content-length: {LARGE_BYTES}\r\n")),
+        "{head}"
+    );
+    // An upload beyond every window, and its echo.
+    let (large, back) = (folder.path("files/large"), folder.path("back"));
+    let upload = format!("@{}", large.display());
+    let (upload, back) = (upload.as_str(), back.to_str().unwrap());
+    assert_eq!(ask(&["-o", back, "--data-binary", upload, &at("/echo")]), "2 200");
+    assert!(std::fs::read(back).unwrap() == std::fs::read(large).unwrap(), "the echo differs");
+}
+
+// RFC 7540 §3.2: only where a configuration asks for it.
+#[test]
+fn curl_upgrades_where_it_may() {
+    let Some(curl) = program("curl") else { return };
+    for (options, want) in [("", "HTTP/1.1 http1.1 200"), ("\t\tprotocols h1 h2c", "HTTP/2.0 http2 200")] {
+        let (_folder, server) = serve_with(options);
+        let url = format!("http://localhost:{}/protocol", server.port());
+        assert_eq!(said(&curl, &["-s", "--http2", "-w", "%{http_version} %{http_code}", &url]), want, "{options}");
+    }
+}
+
+#[test]
+fn nghttp() {
+    let Some(nghttp) = program("nghttp") else { return };
+    let (_folder, server) = serve();
+    let url = format!("http://localhost:{}/", server.port());
+    let text = said(&nghttp, &["-nv", &url]);
+    assert!(text.contains("recv (stream_id=13) :status: 200") && !text.contains("RST_STREAM"), "{text}");
+    // Windows of one octet (2^N - 1), and larger ones.
+    for (bits, path) in [("1", ""), ("2", ""), ("10", "large"), ("16", "large"), ("30", "large")] {
+        let text = said(&nghttp, &["-ns", "-w", bits, "-W", bits, &format!("{url}{path}")]);
+        assert!(text.contains(" 200 "), "{bits}: {text}");
+    }
+    let text = said(&nghttp, &["-nv", "-m", "100", &url]);
+    assert_eq!(text.matches(":status: 200").count(), 100, "{text}");
+}
+
+#[test]
+fn nghttp_upgrades() {
+    let Some(nghttp) = program("nghttp") else { return };
+    let (_folder, server) = serve_with("\t\tprotocols h1 h2c");
+    let text = said(&nghttp, &["-nvu", &format!("http://localhost:{}/", server.port())]);
+    assert!(text.contains("recv (stream_id=1) :status: 200") && !text.contains("RST_STREAM"), "{text}");
+}
+
+#[test]
+fn h2load() {
+    let Some(h2load) = program("h2load") else { return };
+    let (_folder, server) = serve();
+    for (clients, streams, count, path) in [("10", "10", 2000, "/"), ("64", "32", 8192, "/"), ("8", "8", 64, "/large")]
+    {
+        check_load(&h2load, clients, streams, count, &format!("http://localhost:{}{path}", server.port()));
+    }
+}
+
+/// All requests are answered, by 2xx.
+#[track_caller]
+fn check_load(h2load: &Path, clients: &str, streams: &str, count: u32, url: &str) {
+    let text = said(h2load, &["-c", clients, "-m", streams, "-n", &count.to_string(), url]);
+    let want = format!(
+        "requests: {count} total, {count} started, {count} done, {count} succeeded, 0 failed, 0 errored, 0 timeout"
+    );
+    assert!(text.contains(&want), "{text}");
+    assert!(text.contains(&format!("status codes: {count} 2xx, 0 3xx, 0 4xx, 0 5xx")), "{text}");
+}
+
+/// Go's client, built from tests/peers/go once.
+fn go() -> Option<&'static Path> {
+    static BUILT: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+        let go = program("go")?;
+        let version = said(&go, &["env", "GOVERSION"]);
+        let minor = version.trim().strip_prefix("go1.").and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
+        if minor.is_none_or(|minor| minor < 24) {
+            eprintln!("skipped: Go 1.24 has the client that is wanted, here is {version}");
+            return None;
+        }
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-http2");
+        let mut build = Command::new(go);
+        build.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/peers/go"));
+        build.env("GOTOOLCHAIN", "local").args(["build", "-o"]).arg(&program).arg(".");
+        let output = build.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Some(program)
+    });
+    BUILT.as_deref()
+}
+
+/// Nothing of what Go's client does over TLS is otherwise than in the clear.
+#[test]
+fn go_over_tls() {
+    let Some(go) = go() else { return };
+    let (_folder, server) = serve_tls("");
+    check_go(go, &format!("https://localhost:{}", server.port()));
+}
+
+#[test]
+fn go_in_the_clear() {
+    let Some(go) = go() else { return };
+    let (_folder, server) = serve();
+    check_go(go, &format!("http://localhost:{}", server.port()));
+}
+
+#[track_caller]
+fn check_go(go: &Path, base: &str) {
+    let output = output(go, &[base]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.matches("ok ").count() == 10, "{text}{output:?}");
+}
+
+// RFC 7301, RFC 9113 §3.2: the client chooses by ALPN.
+#[test]
+fn curl_over_tls() {
+    let Some(curl) = program("curl") else { return };
+    let (folder, server) = serve_tls("");
+    let url = |path: &str| format!("https://localhost:{}{path}", server.port());
+    let version = "%{http_version} %{http_code}";
+    let ask = |more: &[&str]| said(&curl, &[&["-sk", "-w", version], more].concat());
+    assert_eq!(ask(&[&url("/protocol")]), "HTTP/2.0 https2 200");
+    assert_eq!(ask(&["--http1.1", &url("/protocol")]), "HTTP/1.1 https1.1 200");
+    assert_eq!(ask(&["--http2-prior-knowledge", &url("/protocol")]), "HTTP/2.0 https2 200");
+    assert_eq!(ask(&["--no-alpn", &url("/protocol")]), "HTTP/1.1 https1.1 200");
+    // One after the other on one connection.
+    let range = format!("{}?[1-50]", url("/"));
+    let text = said(&curl, &["-sk", "-w", "%{http_version} %{num_connects} ", &range]);
+    assert_eq!((text.matches("hello2 1").count(), text.matches("hello2 0").count()), (1, 49), "{text}");
+    let back = folder.path("back");
+    let upload = format!("@{}", folder.path("files/large").display());
+    assert_eq!(ask(&["-o", back.to_str().unwrap(), "--data-binary", &upload, &url("/echo")]), "2 200");
+    assert!(std::fs::read(back).unwrap() == std::fs::read(folder.path("files/large")).unwrap(), "the echo differs");
+}
+
+#[test]
+fn nghttp_and_h2load_over_tls() {
+    let (Some(nghttp), Some(h2load)) = (program("nghttp"), program("h2load")) else { return };
+    let (_folder, server) = serve_tls("");
+    let url = format!("https://localhost:{}/", server.port());
+    let text = said(&nghttp, &["-nv", "--no-verify-peer", &url]);
+    assert!(text.contains(":status: 200") && !text.contains("RST_STREAM"), "{text}");
+    check_load(&h2load, "64", "32", 4096, &url);
+    check_load(&h2load, "8", "8", 64, &format!("{url}large"));
+}

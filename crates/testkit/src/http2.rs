@@ -1,0 +1,239 @@
+//! A client of HTTP/2 on a raw socket: frames as they are wanted, kept rules or not.
+//!
+//! - [`Wire`]: one connection
+//! - [`Visitor`]: a client that behaves, and says how long its answers take
+//! - `attack`: the ways that are known to bring such servers down
+
+mod attack;
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+pub use attack::{ATTACKS, Attack, Outcome, Target};
+
+/// What every client says first (RFC 9113 §3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Types of frames (RFC 9113 §6).
+pub mod kind {
+    #![expect(missing_docs, reason = "the standard's names")]
+    pub const DATA: u8 = 0;
+    pub const HEADERS: u8 = 1;
+    pub const PRIORITY: u8 = 2;
+    pub const RST_STREAM: u8 = 3;
+    pub const SETTINGS: u8 = 4;
+    pub const PING: u8 = 6;
+    pub const GOAWAY: u8 = 7;
+    pub const WINDOW_UPDATE: u8 = 8;
+    pub const CONTINUATION: u8 = 9;
+}
+
+/// Flags of frames.
+pub mod flag {
+    #![expect(missing_docs, reason = "the standard's names")]
+    pub const NONE: u8 = 0;
+    pub const END_STREAM: u8 = 1;
+    pub const ACK: u8 = 1;
+    pub const END_HEADERS: u8 = 4;
+}
+
+/// A frame that came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// See [`kind`].
+    pub kind: u8,
+    /// See [`flag`].
+    pub flags: u8,
+    /// 0 for the connection.
+    pub stream: u32,
+    /// What it carries.
+    pub payload: Vec<u8>,
+}
+
+/// One connection. Frames are gathered and sent by [`flush`](Self::flush).
+pub struct Wire {
+    stream: TcpStream,
+    out: Vec<u8>,
+    input: Vec<u8>,
+}
+
+impl Wire {
+    /// Connects by prior knowledge, and says these settings.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn connect(address: SocketAddr, settings: &[(u16, u32)]) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        let mut wire = Self { stream, out: PREFACE.to_vec(), input: Vec::new() };
+        wire.patience(Duration::from_secs(20))?;
+        let settings: Vec<u8> =
+            settings.iter().flat_map(|(id, value)| [&id.to_be_bytes()[..], &value.to_be_bytes()].concat()).collect();
+        wire.put(kind::SETTINGS, flag::NONE, 0, &settings);
+        wire.flush()?;
+        Ok(wire)
+    }
+
+    /// How long reading and writing may take.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn patience(&mut self, most: Duration) -> io::Result<()> {
+        self.stream.set_read_timeout(Some(most))?;
+        self.stream.set_write_timeout(Some(most))
+    }
+
+    /// Adds a frame.
+    pub fn put(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        let len = u32::try_from(payload.len()).expect("a payload of a test is small").to_be_bytes();
+        self.out.extend_from_slice(&[len[1], len[2], len[3], kind, flags]);
+        self.out.extend_from_slice(&stream.to_be_bytes());
+        self.out.extend_from_slice(payload);
+    }
+
+    /// Adds a GET of this path, without a body.
+    pub fn put_get(&mut self, stream: u32, path: &str) {
+        let block = get(path);
+        self.put(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, stream, &block);
+    }
+
+    /// Sends what was gathered.
+    ///
+    /// # Errors
+    /// Those of the socket: the peer may be gone, or reads no more.
+    pub fn flush(&mut self) -> io::Result<()> {
+        let sent = self.stream.write_all(&self.out);
+        self.out.clear();
+        sent
+    }
+
+    /// The next frame; `None` at the end.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn next(&mut self) -> io::Result<Option<Frame>> {
+        while self.input.len() < 9 {
+            if !self.read()? {
+                return Ok(None);
+            }
+        }
+        let head: [u8; 9] = self.input[..9].try_into().expect("nine octets");
+        let end = 9 + u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        while self.input.len() < end {
+            if !self.read()? {
+                return Ok(None);
+            }
+        }
+        let payload = self.input[9..end].to_vec();
+        self.input.drain(..end);
+        let stream = u32::from_be_bytes([head[5] & 0x7f, head[6], head[7], head[8]]);
+        Ok(Some(Frame { kind: head[3], flags: head[4], stream, payload }))
+    }
+
+    /// Reads once; false at the end.
+    fn read(&mut self) -> io::Result<bool> {
+        let mut piece = [0; 16 * 1024];
+        let count = self.stream.read(&mut piece)?;
+        self.input.extend_from_slice(&piece[..count]);
+        Ok(count > 0)
+    }
+
+    fn twin(&self) -> io::Result<Self> {
+        Ok(Self { stream: self.stream.try_clone()?, out: Vec::new(), input: Vec::new() })
+    }
+}
+
+/// A GET's field block (RFC 7541), nothing of it indexed.
+pub fn get(path: &str) -> Vec<u8> {
+    let mut block = vec![0x82, 0x86];
+    field(&mut block, 4, path.as_bytes());
+    field(&mut block, 1, b"localhost");
+    block
+}
+
+/// A literal field with an indexed name, without indexing.
+fn field(block: &mut Vec<u8>, name: u8, value: &[u8]) {
+    block.push(name);
+    text(block, value);
+}
+
+/// A literal field with a new name, without indexing.
+pub fn literal(block: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    block.push(0);
+    text(block, name);
+    text(block, value);
+}
+
+/// A string literal, not compressed; its length is an integer with a prefix of 7 bits (RFC 7541 §5.1).
+fn text(block: &mut Vec<u8>, octets: &[u8]) {
+    let mut len = octets.len();
+    if len < 127 {
+        block.push(len as u8);
+    } else {
+        block.push(127);
+        len -= 127;
+        while len >= 128 {
+            block.push(len as u8 | 128);
+            len >>= 7;
+        }
+        block.push(len as u8);
+    }
+    block.extend_from_slice(octets);
+}
+
+/// A client that keeps the rules: one request at a time on one connection.
+pub struct Visitor {
+    wire: Wire,
+    stream: u32,
+}
+
+impl Visitor {
+    /// Connects.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn connect(address: SocketAddr) -> io::Result<Self> {
+        // SETTINGS_INITIAL_WINDOW_SIZE and the connection's window: nothing it asks for has to wait.
+        let mut wire = Wire::connect(address, &[(4, u32::MAX / 2)])?;
+        wire.put(kind::WINDOW_UPDATE, flag::NONE, 0, &(u32::MAX / 2 - 65_535).to_be_bytes());
+        wire.flush()?;
+        Ok(Self { wire, stream: 1 })
+    }
+
+    /// Asks for a path; returns how long the answer took to its end.
+    ///
+    /// # Errors
+    /// Those of the socket, and an answer that is not complete and 200.
+    pub fn ask(&mut self, path: &str) -> io::Result<Duration> {
+        let begun = Instant::now();
+        self.wire.put_get(self.stream, path);
+        self.wire.flush()?;
+        loop {
+            let frame = self.wire.next()?.ok_or(io::ErrorKind::UnexpectedEof)?;
+            match frame.kind {
+                kind::SETTINGS if frame.flags & flag::ACK == 0 => {
+                    self.wire.put(kind::SETTINGS, flag::ACK, 0, &[]);
+                    self.wire.flush()?;
+                }
+                kind::PING if frame.flags & flag::ACK == 0 => {
+                    self.wire.put(kind::PING, flag::ACK, 0, &frame.payload);
+                    self.wire.flush()?;
+                }
+                // 0x88 is `:status: 200` (RFC 7541, appendix A).
+                kind::HEADERS if frame.stream == self.stream && frame.payload.first() != Some(&0x88) => {
+                    return Err(io::Error::other(format!("not 200: {frame:?}")));
+                }
+                kind::GOAWAY | kind::RST_STREAM => return Err(io::Error::other(format!("{frame:?}"))),
+                _ => {}
+            }
+            if frame.stream == self.stream
+                && matches!(frame.kind, kind::HEADERS | kind::DATA)
+                && frame.flags & flag::END_STREAM != 0
+            {
+                self.stream += 2;
+                return Ok(begun.elapsed());
+            }
+        }
+    }
+}

@@ -1,0 +1,3 @@
+module causeway.invalid/peers/go
+
+go 1.24
