@@ -91,7 +91,7 @@ impl Room {
 
 /// Puts a field that is not a pseudo-field in its place; answers what the protocol has to say about it.
 #[inline]
-fn put(field: Field<'_>, fields: &mut FieldMap) -> Result<Special, Problem> {
+fn put(field: &Field<'_>, fields: &mut FieldMap) -> Result<Special, Problem> {
     if !field.value_is_valid {
         return Err(Problem::Malformed);
     }
@@ -158,8 +158,8 @@ impl<'a> RequestSink<'a> {
     }
 
     #[inline]
-    fn take(&mut self, field: Field<'_>) -> Result<(), Problem> {
-        self.room.take(&field, self.head.fields())?;
+    fn take(&mut self, field: &Field<'_>) -> Result<(), Problem> {
+        self.room.take(field, self.head.fields())?;
         match field.name {
             Name::Known(_) | Name::Other(_) => {
                 self.seen |= seen::FIELD;
@@ -200,7 +200,7 @@ impl<'a> RequestSink<'a> {
     }
 
     #[inline]
-    fn take_pseudo(&mut self, field: Field<'_>) -> Result<(), Problem> {
+    fn take_pseudo(&mut self, field: &Field<'_>) -> Result<(), Problem> {
         let bit = match field.name {
             Name::Method => seen::METHOD,
             Name::Scheme => seen::SCHEME,
@@ -311,7 +311,7 @@ impl Sink for RequestSink<'_> {
     #[inline]
     fn field(&mut self, field: Field<'_>) {
         if self.problem.is_none() {
-            self.problem = self.take(field).err();
+            self.problem = self.take(&field).err();
         }
     }
 }
@@ -358,8 +358,8 @@ impl<'a> TrailerSink<'a> {
         Self { head, room, problem: None }
     }
 
-    fn take(&mut self, field: Field<'_>) -> Result<(), Problem> {
-        self.room.take(&field, self.head.fields())?;
+    fn take(&mut self, field: &Field<'_>) -> Result<(), Problem> {
+        self.room.take(field, self.head.fields())?;
         let value = field.value;
         match put(field, self.head.fields_mut())? {
             Special::OfConnection => Err(Problem::Malformed),
@@ -379,7 +379,7 @@ impl<'a> TrailerSink<'a> {
 impl Sink for TrailerSink<'_> {
     fn field(&mut self, field: Field<'_>) {
         if self.problem.is_none() {
-            self.problem = self.take(field).err();
+            self.problem = self.take(&field).err();
         }
     }
 }

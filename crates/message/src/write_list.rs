@@ -257,6 +257,21 @@ mod tests {
     }
 
     #[test]
+    fn what_stands_before_is_patched_or_cut_out() {
+        let mut list = WriteList::new();
+        list.put(b"written");
+        list.put_chunk(Chunk::from(vec![b'x'; 2000]));
+        list.advance(3);
+        let place = list.place();
+        list.put(b"?: five!");
+        list.patch(place, b"8");
+        assert_eq!((list.since(place), list.len()), (8, 2012));
+        assert_eq!(octets(&list, 9)[2004..], *b"8: five!");
+        assert_eq!(list.cut(place), b"8: five!");
+        assert_eq!(octets(&list, 9), [&b"tten"[..], &[b'x'; 2000]].concat());
+    }
+
+    #[test]
     fn numbers() {
         for number in [0, 1, 9, 10, 15, 16, 255, 256, 0xdead_beef, u64::MAX] {
             let mut list = WriteList::new();

@@ -39,8 +39,8 @@ impl<'a> ResponseSink<'a> {
     }
 
     #[inline]
-    fn take(&mut self, field: Field<'_>) -> Result<(), Problem> {
-        self.room.take(&field, self.head.fields())?;
+    fn take(&mut self, field: &Field<'_>) -> Result<(), Problem> {
+        self.room.take(field, self.head.fields())?;
         if field.name == Name::Status {
             return self.take_status(field);
         }
@@ -55,7 +55,7 @@ impl<'a> ResponseSink<'a> {
     }
 
     // RFC 9113 §8.3.2: once, and before all others; three digits.
-    fn take_status(&mut self, field: Field<'_>) -> Result<(), Problem> {
+    fn take_status(&mut self, field: &Field<'_>) -> Result<(), Problem> {
         if self.is_trailer || self.status.is_some() || !self.head.fields().is_empty() || field.value.len() != 3 {
             return Err(Problem::Malformed);
         }
@@ -90,7 +90,7 @@ impl Sink for ResponseSink<'_> {
     #[inline]
     fn field(&mut self, field: Field<'_>) {
         if self.problem.is_none() {
-            self.problem = self.take(field).err();
+            self.problem = self.take(&field).err();
         }
     }
 }

@@ -70,7 +70,7 @@ impl Decoder {
                 // RFC 7541 §6.1
                 0x80.. => {
                     let index = integer::read(&mut rest, 7)?;
-                    sink.field(self.indexed(index)?);
+                    self.indexed(index, sink)?;
                 }
                 // RFC 7541 §6.2.1
                 0x40.. => self.literal(6, &mut rest, true, sink)?,
@@ -83,21 +83,25 @@ impl Decoder {
         Ok(())
     }
 
+    // Each field is made where it is handed over: one that is returned first is copied, and reading back at once what was written in
+    // smaller pieces costs more than all the rest.
     #[inline]
-    fn indexed(&self, index: u32) -> Result<Field<'_>, HpackFault> {
+    fn indexed(&self, index: u32, sink: &mut impl Sink) -> Result<(), HpackFault> {
         let place = index.checked_sub(1).ok_or(HpackFault::UnknownIndex)?;
         if let Some(&(kind, value)) = statics::ENTRIES.get(place as usize) {
             let size = field_size(kind.spelling().len(), value.len()) as u32;
-            return Ok(Field { name: kind.name(b""), value, value_is_valid: true, never_indexed: false, size });
+            sink.field(Field { name: kind.name(b""), value, value_is_valid: true, never_indexed: false, size });
+            return Ok(());
         }
         let entry = self.entry(place)?;
-        Ok(Field {
+        sink.field(Field {
             name: self.name(entry),
             value: self.table.value(entry),
             value_is_valid: entry.value_is_valid,
             never_indexed: false,
             size: entry.size(),
-        })
+        });
+        Ok(())
     }
 
     // `place` is the index less one.

@@ -151,3 +151,22 @@ fn pushing_is_appending() {
     assert_eq!(pushed.unregistered().collect::<Vec<_>>(), ["x-own", "x-own"]);
     assert_eq!(pushed.get(name("x-own")), Some(&b"b"[..]));
 }
+
+// RFC 9113 §8.2.3 is what they are for: pieces in a row are joined as they come, pieces apart at the end.
+#[test]
+fn values_are_joined() {
+    let mut map = FieldMap::new();
+    map.join_known(names::COOKIE, b"; ", b"a=b");
+    map.join_known(names::COOKIE, b"; ", b"c=d");
+    map.push_known(names::ACCEPT, b"x");
+    map.join_known(names::COOKIE, b"; ", b"e=f");
+    map.push_other("x-own", b"y");
+    assert_eq!((map.len(), map.is_repeated(names::COOKIE)), (4, true));
+    map.join_repeated(names::COOKIE, b"; ");
+    map.join_repeated(names::HOST, b"; ");
+    let all: Vec<_> = map.iter().map(|(name, value)| (name.as_str(), std::str::from_utf8(value).unwrap())).collect();
+    assert_eq!(all, [("Cookie", "a=b; c=d; e=f"), ("Accept", "x"), ("x-own", "y")]);
+    assert!(!map.is_repeated(names::COOKIE));
+    map.insert(names::COOKIE, value("short"));
+    assert_eq!(map.get(names::COOKIE), Some(&b"short"[..]));
+}
