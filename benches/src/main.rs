@@ -85,6 +85,9 @@ enum Bench {
         /// Shorter and fewer rounds.
         #[arg(long)]
         quick: bool,
+        /// Only these: from-io, prepare-request, placeholders, hello, h2load, page, page-tls, rack-response, puma.
+        #[arg(long, value_delimiter = ',', value_name = "TABLES")]
+        only: Vec<String>,
         #[command(flatten)]
         keep: Keep,
     },
@@ -163,9 +166,9 @@ fn main() -> Result<()> {
             let record = http2::run(&mut shop, &settings)?;
             save(&shop, &record, keep.record)
         }
-        Bench::Sources { quick, keep } => {
+        Bench::Sources { quick, only, keep } => {
             let mut shop = Workshop::open(keep.install)?;
-            let record = sources::run(&mut shop, quick, given())?;
+            let record = sources::run(&mut shop, quick, &only, given())?;
             save(&shop, &record, keep.record)
         }
         Bench::Inprocess { quick, keep } => {

@@ -1,15 +1,17 @@
 //! `./bench sources`: the benchmarks that the projects we learnt from ran themselves, their code beside ours in one run.
 //!
 //! - [`pieces`]: Crystal's request parser (pull request 8002), Caddy's PrepareRequest (4649) and its replacer, Rack's response (1325)
+//! - [`pages`]: Go's HTTP/2 server with a page ten times at once, as the article on causal profiling has it; Caddy under h2load
 //! - [`hello`]: hello under `ab` and `wrk` as the articles on Go's server run them, and Rack's hello on Puma
 
 mod hello;
+mod pages;
 mod pieces;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use crate::progress::Progress;
-use crate::record::Record;
+use crate::record::{Record, Table};
 use crate::workshop::Workshop;
 
 /// How long each part runs, and how often.
@@ -18,19 +20,38 @@ struct Extent {
     seconds: f64,
 }
 
-/// Runs all sources' benchmarks.
-pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record> {
+type Part = fn(&mut Workshop, &Extent, &Progress) -> Result<Option<Table>>;
+
+/// The tables in their order, and what makes each.
+const PARTS: [(&str, Part); 9] = [
+    ("from-io", pieces::parser),
+    ("prepare-request", pieces::prepare),
+    ("placeholders", pieces::placeholders),
+    ("hello", hello::hello),
+    ("h2load", pages::under_h2load),
+    ("page", pages::clear),
+    ("page-tls", pages::over_tls),
+    ("rack-response", pieces::rack_response),
+    ("puma", hello::puma),
+];
+
+/// Runs the sources' benchmarks, or only those whose tables are named.
+pub fn run(shop: &mut Workshop, quick: bool, only: &[String], arguments: String) -> Result<Record> {
     let record = Record::begin("sources", shop, arguments)?;
     let extent = if quick { Extent { rounds: 2, seconds: 0.5 } } else { Extent { rounds: 5, seconds: 2.0 } };
-    // A round: the parsers, the preparing, the placeholders, four servers under two tools, Rack alone, and two servers under wrk.
-    let planned = extent.rounds as f64 * 1000.0 * (11.0 + 11.0 * extent.seconds);
+    // A round: the parsers, the preparing, the placeholders, four servers under two tools, three under h2load, ten with pages for half as
+    // long, Rack alone, and two servers under wrk.
+    let planned = extent.rounds as f64 * 1000.0 * (11.0 + 19.0 * extent.seconds);
     let progress = Progress::new(planned as u64);
     let mut tables = Vec::new();
-    for part in
-        [pieces::parser, pieces::prepare, pieces::placeholders, hello::hello, pieces::rack_response, hello::puma]
-    {
+    for wanted in only {
+        let known: Vec<_> = PARTS.iter().map(|(name, _)| *name).collect();
+        ensure!(known.contains(&wanted.as_str()), "no table is called {wanted:?}: there are {}", known.join(", "));
+    }
+    let chosen = |name: &str| only.is_empty() || only.iter().any(|wanted| wanted == name);
+    for (_, part) in PARTS.iter().filter(|(name, _)| chosen(name)) {
         if let Some(table) = part(shop, &extent, &progress)? {
-            progress.say(&format!("\n{}\n{}", table.title, crate::record::table::markdown(&table)));
+            progress.show(&table);
             tables.push(table);
         }
     }

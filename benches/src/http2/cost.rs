@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use super::load::{Asking, Slot};
 use super::{Bench, TARGETS, targets};
-use crate::peers::{Body, LIMIT};
+use crate::peers::{Body, EMBEDDED, LIMIT};
 use crate::record::{Chart, Metric, Row, Table};
 use crate::sample::Usage;
 use crate::server::{Cores, Server};
@@ -104,9 +104,9 @@ pub(super) fn run(bench: &mut Bench<'_>, scenario: &Scenario) -> Result<Option<T
             Err(error) => skip(bench.shop, &format!("{} in {}", recipe.name, scenario.name), &error),
         }
     }
-    // In the clear all are held against the limit server; over TLS ours against the others, or h2o where ours is left out.
-    let wanted = if scenario.tls { ["causeway", "h2o"] } else { [LIMIT, LIMIT] };
-    let Some(anchor) = wanted.into_iter().find(|name| asked.contains_key(name)) else {
+    // In the clear all are held against the limit server; over TLS ours against the others.
+    let wanted: &[&str] = if scenario.tls { &["causeway", EMBEDDED, "h2o"] } else { &[LIMIT] };
+    let Some(anchor) = wanted.iter().copied().find(|name| asked.contains_key(name)) else {
         let error = anyhow::anyhow!("nobody is there that the others could be held against");
         skip(bench.shop, scenario.name, &error);
         return Ok(None);

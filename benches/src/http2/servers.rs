@@ -9,8 +9,9 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::machine;
-use crate::peers::{self, Body, Keys, LIMIT, Launch, Part, Recipe, Tool, Want};
+use crate::peers::{self, Body, EMBEDDED, Keys, LIMIT, Launch, Part, Recipe, Tool, Want};
 use crate::request::HOST;
+use crate::server::free_port;
 use crate::workshop::{self, Workshop};
 
 /// Every server, in the order of the tables.
@@ -29,6 +30,15 @@ pub const RECIPES: &[Recipe] = &[
         obtain: |shop| Ok(Tool { program: shop.causeway()?, version: "of this commit".to_owned() }),
         launch: |shop, tool, want| launch_caddyfile(shop, tool, want, "causeway"),
         ..recipe("causeway", "the server under test, `respond` in a Caddyfile")
+    },
+    Recipe {
+        obtain: |shop| peers::ours(shop, "engine_http2", "of this commit"),
+        launch: |_, tool, want| {
+            let mut launch = program(tool, want, &[]);
+            launch.command.insert(2, free_port()?.to_string().into());
+            Ok(launch)
+        },
+        ..recipe(EMBEDDED, "Causeway's engine in a program")
     },
     Recipe {
         obtain: |shop| packaged(shop, "h2o", "h2o", "--version"),
@@ -72,7 +82,7 @@ pub const RECIPES: &[Recipe] = &[
 ];
 
 /// Those that are asked over TLS too.
-pub const OVER_TLS: [&str; 6] = ["causeway", "h2o", "nginx", "nghttpd", "go", "caddy"];
+pub const OVER_TLS: [&str; 7] = ["causeway", EMBEDDED, "h2o", "nginx", "nghttpd", "go", "caddy"];
 
 /// What is said of every recipe here.
 const fn recipe(name: &'static str, about: &'static str) -> Recipe {
@@ -85,6 +95,11 @@ const fn recipe(name: &'static str, about: &'static str) -> Recipe {
         obtain: |_| bail!("no way to obtain it"),
         launch: |_, _, _| bail!("no way to launch it"),
     }
+}
+
+/// The recipe of that name.
+pub fn recipe_of(name: &str) -> Result<&'static Recipe> {
+    RECIPES.iter().find(|recipe| recipe.name == name).with_context(|| format!("no server is called {name:?}"))
 }
 
 /// Who there is, for the help.

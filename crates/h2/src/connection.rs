@@ -402,6 +402,11 @@ impl Connection {
         matches!(self.inbound, Inbound::Over)
     }
 
+    /// The peer has said its settings.
+    pub(crate) fn is_met(&self) -> bool {
+        !matches!(self.inbound, Inbound::Preface | Inbound::Settings)
+    }
+
     /// Something other than content was begun and is not whole.
     pub(crate) fn is_amid_frame(&self) -> bool {
         match self.inbound {

@@ -2,6 +2,10 @@
 //!
 //! A block's fields come one by one and go straight into the spare head; what they mean together is asked behind the last one.
 //! The first thing that is wrong stands; everything behind it is dropped, but for the decoder, which has to see it.
+//!
+//! - `response`: a response's head
+
+mod response;
 
 use causeway_message::{
     BodyLength, FieldMap, Head, KnownName, Method, StatusCode, TargetForm, Version, is_host_port, names, octets,
@@ -11,6 +15,8 @@ use crate::hpack::{Field, Name, Sink};
 use crate::priority::Priority;
 use crate::settings::Settings;
 use crate::stream::Kind;
+
+pub(crate) use response::{Response, ResponseSink};
 
 /// Why a head is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +135,7 @@ pub(crate) struct RequestSink<'a> {
     extended_connect: bool,
     seen: u8,
     is_web: bool,
+    is_all: bool,
     priority: Option<Priority>,
     problem: Option<Problem>,
 }
@@ -144,6 +151,7 @@ impl<'a> RequestSink<'a> {
             extended_connect: settings.extended_connect,
             seen: 0,
             is_web: false,
+            is_all: false,
             priority: None,
             problem: None,
         }
@@ -231,10 +239,12 @@ impl<'a> RequestSink<'a> {
                 if value.len() > self.target_max {
                     return Err(Problem::Refused(StatusCode::URI_TOO_LONG));
                 }
-                self.head.set_target(value).map_err(|_| Problem::Malformed)?;
-                if !matches!(self.head.target().form(), TargetForm::Origin | TargetForm::Asterisk) {
+                // RFC 9113 §8.3.1: a path, or the asterisk; no other form of a target.
+                self.is_all = value == b"*";
+                if !self.is_all && value.first() != Some(&b'/') {
                     return Err(Problem::Malformed);
                 }
+                self.head.set_target(value).map_err(|_| Problem::Malformed)?;
             }
             // RFC 8441 §4: what HTTP/1 says by Upgrade.
             _ => {
@@ -256,18 +266,19 @@ impl<'a> RequestSink<'a> {
         let head = self.head;
         head.set_version(Version::Http2);
         let required = seen::METHOD | seen::SCHEME | seen::PATH;
-        let method = head.method();
-        let is_connect = method == Method::Connect;
+        let (is_connect, is_head, is_options) = match head.method() {
+            Method::Connect => (true, false, false),
+            Method::Head => (false, true, false),
+            Method::Options => (false, false, true),
+            _ => (false, false, false),
+        };
         if self.seen & (required | seen::PROTOCOL) != required || is_connect {
             check_connect(self.seen, head)?;
-        } else {
+        } else if self.is_all && !is_options || self.is_web && !head.fields().contains(names::HOST) {
             // RFC 9113 §8.3.1: a web scheme needs an authority; only OPTIONS asks for everything.
-            let is_all = head.target().form() == TargetForm::Asterisk;
-            if is_all && method != Method::Options || self.is_web && !head.fields().contains(names::HOST) {
-                return Err(Problem::Malformed);
-            }
+            return Err(Problem::Malformed);
         }
-        let mut kind = Kind { is_head: head.method() == Method::Head, is_connect, expects_continue: false };
+        let mut kind = Kind { is_head, is_connect, ..Kind::default() };
         let fields = head.fields_mut();
         if fields.is_repeated(names::COOKIE) {
             fields.join_repeated(names::COOKIE, b"; ");
@@ -300,9 +311,7 @@ impl Sink for RequestSink<'_> {
     #[inline]
     fn field(&mut self, field: Field<'_>) {
         if self.problem.is_none() {
-            if let Err(problem) = self.take(field) {
-                self.problem = Some(problem);
-            }
+            self.problem = self.take(field).err();
         }
     }
 }

@@ -5,10 +5,13 @@
 //! - [`ErrorCode`], [`Fault`]: what a peer can do wrong, and what it is told
 //! - [`Event`], [`Handled`]: what the machine says
 //! - [`Server`]: one connection in the server's role
+//! - [`Client`], [`ClientEvent`], [`ClientHandled`]: one in the client's, over the same core
+//! - [`hpack`]: field blocks
 //!
 //! This room never sees a socket, a clock, a task or a lock; time enters as an argument.
 
 mod budget;
+mod client;
 mod connection;
 mod encode;
 mod event;
@@ -23,7 +26,8 @@ mod stream;
 mod window;
 
 pub use budget::Budgets;
-pub use event::{Event, Handled};
+pub use client::{Client, Scheme, Unopened};
+pub use event::{ClientEvent, ClientHandled, Event, Handled};
 pub use fault::{ErrorCode, Fault};
 pub use server::Server;
 pub use settings::Settings;

@@ -32,6 +32,15 @@ pub struct Settings {
     pub budgets: Budgets,
 }
 
+impl Settings {
+    /// For the client's role: a server may reset as many streams as it likes, it only hurts itself.
+    #[must_use]
+    pub fn client() -> Self {
+        let budgets = Budgets { resets: u32::MAX, resets_a_second: u32::MAX, ..Budgets::default() };
+        Self { budgets, ..Self::default() }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {

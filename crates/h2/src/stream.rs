@@ -63,6 +63,8 @@ pub(crate) struct Kind {
     pub(crate) is_connect: bool,
     /// The peer waits for a 100 that was not sent.
     pub(crate) expects_continue: bool,
+    /// In the client's role: the final head has not come.
+    pub(crate) awaits_head: bool,
 }
 
 impl Stream {

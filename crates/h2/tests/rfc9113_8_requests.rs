@@ -6,9 +6,11 @@ mod peer;
 use causeway_h2::Settings;
 use peer::*;
 
+type Fields<'a> = &'a [(&'a str, &'a str)];
+
 /// What comes of a request with these fields, its END_STREAM with them.
 #[track_caller]
-fn requests(cases: &[(&str, &[(&str, &str)], &str)]) {
+fn requests(cases: &[(&str, Fields<'_>, &str)]) {
     let cases: Vec<_> = cases.iter().map(|(why, fields, want)| (*why, headers(1, END_STREAM, fields), *want)).collect();
     check(&cases);
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::server::{ChangeFault, Excerpt, LoadFault, TreeFault};
 
 const JSON: FieldValue<'static> = FieldValue::from_static("application/json");
+const PEM: FieldValue<'static> = FieldValue::from_static("application/pem-certificate-chain");
 
 /// An answer on its way.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub(super) struct Answer {
     etag: Option<String>,
     location: Option<String>,
     body: Vec<u8>,
+    /// What the body is, where there is one.
+    content_type: FieldValue<'static>,
     /// What went wrong, for the log.
     error: Option<String>,
 }
@@ -23,12 +26,17 @@ pub(super) struct Answer {
 impl Answer {
     /// It was done, and there is nothing to say.
     pub(super) fn done() -> Self {
-        Self { status: 200, etag: None, location: None, body: Vec::new(), error: None }
+        Self { status: 200, etag: None, location: None, body: Vec::new(), content_type: JSON, error: None }
     }
 
     /// What was asked for.
     pub(super) fn json(value: &Value) -> Self {
         Self { body: format!("{value}\n").into_bytes(), ..Self::done() }
+    }
+
+    /// Certificates.
+    pub(super) fn pem(text: String) -> Self {
+        Self { body: text.into_bytes(), content_type: PEM, ..Self::done() }
     }
 
     /// A place of the configuration.
@@ -99,7 +107,7 @@ impl Answer {
         self.log(cx);
         let response = cx.response_mut();
         if !self.body.is_empty() {
-            response.set(names::CONTENT_TYPE, JSON);
+            response.set(names::CONTENT_TYPE, self.content_type);
         }
         let mut set = |name: NameRef<'_>, value: &Option<String>| {
             // An entity tag holds the path, which may be what no field can hold.

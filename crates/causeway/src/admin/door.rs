@@ -8,7 +8,7 @@ use causeway_pipeline::{Context, Handler, Step};
 use super::Office;
 use super::answer::Answer;
 use super::rules::{Guard, Rules};
-use super::work::{Ask, BODY_OCTETS_MAX, perform};
+use super::work::{Ask, AuthorityForm, BODY_OCTETS_MAX, perform};
 use crate::server::{By, Force, Source, Verb};
 
 const SOURCE_FILE: NameRef<'static> = NameRef::Other("Caddy-Config-Source-File");
@@ -77,6 +77,17 @@ fn ask(cx: &Context) -> Result<Ask, Answer> {
         "/load" => only_post(Ask::Load { content_type, force, by }),
         "/adapt" => only_post(Ask::Adapt { content_type }),
         "/stop" => only_post(Ask::Stop),
+        place if place.starts_with("/pki/") => {
+            let steps: Vec<_> = place["/pki/".len()..].split('/').collect();
+            match steps[..] {
+                ["ca", id, ..] if id.is_empty() || steps.len() > 3 => Err(nothing_at(place)),
+                ["ca", _, last] if last != "certificates" => Err(nothing_at(place)),
+                ["ca", ..] if method != Method::Get => Err(Answer::error(405, "method not allowed")),
+                ["ca", id] => Ok(Ask::Authority { id: id.to_owned(), form: AuthorityForm::Json }),
+                ["ca", id, _] => Ok(Ask::Authority { id: id.to_owned(), form: AuthorityForm::Pem }),
+                _ => Err(nothing_at(place)),
+            }
+        }
         "/causeway/status" if method == Method::Get => Ok(Ask::Status),
         "/causeway/status" => Err(Answer::error(405, "method not allowed")),
         place if place.starts_with("/config/") || place.starts_with("/id/") => {
@@ -96,11 +107,13 @@ fn ask(cx: &Context) -> Result<Ask, Answer> {
             let if_match = Some(text(names::IF_MATCH.into())).filter(|tag| !tag.is_empty());
             Ok(Ask::Change { verb, path, if_match, force, by })
         }
-        _ => Err(Answer::error(
-            404,
-            format!("nothing is at {path}; there are /config/, /id/, /load, /adapt, /stop and /causeway/status"),
-        )),
+        _ => Err(nothing_at(&path)),
     }
+}
+
+fn nothing_at(path: &str) -> Answer {
+    let words = "there are /config/, /id/, /load, /adapt, /stop, /pki/ca/ and /causeway/status";
+    Answer::error(404, format!("nothing is at {path}; {words}"))
 }
 
 /// Where a path leads that is not in the one spelling that is looked at, as in Caddy: no empty and no dot segments, and a slash

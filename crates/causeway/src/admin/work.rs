@@ -23,8 +23,18 @@ pub(super) enum Ask {
     Change { verb: Verb, path: String, if_match: Option<String>, force: Force, by: By },
     Load { content_type: String, force: Force, by: By },
     Adapt { content_type: String },
+    Authority { id: String, form: AuthorityForm },
     Stop,
     Status,
+}
+
+/// How an authority is shown.
+#[derive(Clone, Copy)]
+pub(super) enum AuthorityForm {
+    /// All that is known of it.
+    Json,
+    /// Its certificates, the root last.
+    Pem,
 }
 
 /// Does it. What was handed to the server is done even if nobody waits for the answer any more.
@@ -37,6 +47,7 @@ pub(super) async fn perform(
     let desk = Desk { office, worker };
     let done = match ask {
         Ask::Read { path } => return desk.read(path).await,
+        Ask::Authority { id, form } => return desk.authority(id, form).await,
         Ask::Stop => return desk.stop().await,
         Ask::Status => return desk.status().await,
         Ask::Change { verb: Verb::Delete, path, if_match, force, by } => {
@@ -62,6 +73,26 @@ impl Desk {
         match self.office.control.read(path).await {
             Ok(excerpt) => Answer::excerpt(excerpt),
             Err(fault) => Answer::fault_of_read(&fault),
+        }
+    }
+
+    /// Caddy's answers, byte for byte but for the order of keys.
+    async fn authority(&self, id: String, form: AuthorityForm) -> Answer {
+        let facts = match self.office.control.authority(id.clone()).await {
+            Ok(Some(facts)) => facts,
+            Ok(None) => return Answer::error(404, format!("no certificate authority configured with id: {id}")),
+            Err(error) => return Answer::error(500, format!("failed to provision CA {id}, {error}")),
+        };
+        match form {
+            AuthorityForm::Pem => Answer::pem(format!("{}{}", facts.intermediate, facts.root)),
+            AuthorityForm::Json => Answer::json(&json!({
+                "id": facts.id,
+                "name": facts.name,
+                "root_common_name": facts.root_common_name,
+                "intermediate_common_name": facts.intermediate_common_name,
+                "root_certificate": facts.root,
+                "intermediate_certificate": facts.intermediate,
+            })),
         }
     }
 

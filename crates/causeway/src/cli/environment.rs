@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
+use causeway::server::data_folder;
 
 /// Variables from files; the process's own go before them, as in Caddy.
 #[derive(Debug, Default)]
@@ -33,6 +34,7 @@ impl Environment {
 /// `--environ` and `environ`: what this process and a Caddyfile see, with the variables of files.
 pub(super) fn print(files: &[PathBuf]) -> anyhow::Result<()> {
     let mut lines = vec![format!("causeway.Version=v{}", env!("CARGO_PKG_VERSION"))];
+    lines.push(format!("causeway.AppDataDir={}", data_folder().display()));
     if let Ok(folder) = std::env::current_dir() {
         lines.push(format!("os.Getwd={}", folder.display()));
     }

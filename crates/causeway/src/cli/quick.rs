@@ -100,7 +100,11 @@ impl FileServer {
         if let Some(domain) = &self.domain {
             route["match"] = json!([{ "host": [domain] }]);
         }
-        let config = config([server(listen, route, self.access_log)]);
+        let mut server = server(listen, route, self.access_log);
+        if self.listen.is_none() && self.domain.is_some() {
+            server["automatic_https"] = json!({});
+        }
+        let config = config([server]);
         serve(serving(Site::Flags, root, format!("file-server --listen {listen}"), config), &self.serve)
     }
 }
@@ -167,7 +171,7 @@ fn fields(written: &[String]) -> anyhow::Result<Map<String, Value>> {
     Ok(fields)
 }
 
-/// One server with one route. Named hosts are served in the clear here: whoever uses these commands asked for just that.
+/// One server with one route. Named hosts are served in the clear where an address was named: that asked for just that.
 fn server(listen: &str, route: Value, access_log: bool) -> Value {
     let mut server = json!({ "listen": [listen], "routes": [route], "automatic_https": { "disable": true } });
     if access_log {

@@ -140,8 +140,9 @@ fn a_load_that_fails_changes_nothing() {
         (
             "text/caddyfile",
             "example.com\nrespond hi\n".into(),
-            "loading config: Caddyfile:1:1: example.com needs TLS, which this version does not speak; expected an address \
-             in the clear, as http://example.com"
+            "loading config: Caddyfile:1:1: example.com needs a certificate of a public authority (ACME), which this version \
+             cannot get; expected `tls internal` or `tls CERTIFICATE KEY` in it, or its address in the clear, as \
+             http://example.com"
                 .into(),
         ),
         (

@@ -3,6 +3,7 @@
 //! - `process`: a folder, a process in it, what it prints and how it ends
 //! - `client`: one request, one answer
 //! - `run`, `quick`, `adapt`, `hash_password`: the commands
+//! - `https`: certificates, and the way from the clear to TLS
 //! - `signals`: how a server ends
 //! - `api`: the admin API, call by call; `api_loads`: what a load does to a server that runs
 //! - `follow`: `--watch`, `--resume`, SIGUSR1
@@ -26,6 +27,7 @@ mod fmt;
 mod follow;
 mod hash_password;
 mod http2;
+mod https;
 mod matchers;
 mod mistakes;
 mod process;

@@ -47,6 +47,7 @@ impl Folder {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_causeway"));
         command.args(arguments).current_dir(&self.0).env("HOME", &self.0).env_remove("XDG_CONFIG_HOME");
+        command.env_remove("XDG_DATA_HOME");
         // Servers of tests that run beside each other do not meet at one port.
         command.env("CADDY_ADMIN", "localhost:0").stdin(Stdio::null());
         command

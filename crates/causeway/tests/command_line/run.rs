@@ -95,6 +95,7 @@ fn environ_prints_what_the_process_sees() {
     let mut server = Server::start(command);
     let want = [
         format!("causeway.Version=v{}", env!("CARGO_PKG_VERSION")),
+        "causeway.AppDataDir=./causeway".to_owned(),
         format!("os.Getwd={}", folder.path("").canonicalize().unwrap().display()),
         String::new(),
         "CADDY_ADMIN=localhost:0".to_owned(),

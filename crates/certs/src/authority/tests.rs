@@ -7,7 +7,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{ServerName, UnixTime};
 
 use super::*;
-use crate::tests::{DAY, Folder, NOW};
+use crate::tests::{DAY, Folder, now};
 
 /// What a client says of a chain that is sent for a name.
 fn verify(
@@ -38,42 +38,42 @@ fn local() -> AuthoritySpec {
 #[test]
 fn a_chain_is_believed_for_its_name_only() {
     let folder = Folder::new();
-    let authority = open(&folder, local(), NOW).unwrap();
+    let authority = open(&folder, local(), now()).unwrap();
     let key = KeyPair::generate().unwrap();
     let hours = |hours: u64| Duration::from_secs(hours * 60 * 60);
     for (name, other) in
         [("localhost", "example.com"), ("*.a.example", "a.example"), ("127.0.0.1", "127.0.0.2"), ("::1", "::2")]
     {
         for by in [SignedBy::Intermediate, SignedBy::Root] {
-            let chain = authority.sign(name, &key, hours(12), by, NOW).unwrap();
+            let chain = authority.sign(name, &key, hours(12), by, now()).unwrap();
             let asked = name.replace('*', "b");
-            assert_eq!(verify(&authority.root, &chain, &asked, NOW), Ok(()), "{name} {by:?}");
-            assert!(verify(&authority.root, &chain, other, NOW).is_err(), "{name} {by:?}");
+            assert_eq!(verify(&authority.root, &chain, &asked, now()), Ok(()), "{name} {by:?}");
+            assert!(verify(&authority.root, &chain, other, now()).is_err(), "{name} {by:?}");
             assert!(
-                verify(&authority.root, &chain, &asked, NOW + hours(12) + Duration::from_secs(1)).is_err(),
+                verify(&authority.root, &chain, &asked, now() + hours(12) + Duration::from_secs(1)).is_err(),
                 "{name}"
             );
-            assert!(verify(&authority.root, &chain, &asked, NOW - hours(1)).is_err(), "{name}: not valid yet");
+            assert!(verify(&authority.root, &chain, &asked, now() - hours(1)).is_err(), "{name}: not valid yet");
         }
     }
     let (from, to) = read_validity(&authority.root, "").unwrap();
-    assert_eq!((from, to.duration_since(from).unwrap()), (NOW, 3600 * DAY));
-    assert_eq!(authority.signer.not_after.duration_since(NOW).unwrap(), 7 * DAY);
-    assert_eq!(authority.common_names(NOW).0, "Causeway Local Authority - 2026 ECC Root");
+    assert_eq!((from, to.duration_since(from).unwrap()), (now(), 3600 * DAY));
+    assert_eq!(authority.signer.not_after.duration_since(now()).unwrap(), 7 * DAY);
+    assert_eq!(authority.common_names(now()).0, "Causeway Local Authority - 2026 ECC Root");
     assert!(
-        authority.sign("a b", &key, hours(1), SignedBy::Intermediate, NOW).is_ok(),
+        authority.sign("a b", &key, hours(1), SignedBy::Intermediate, now()).is_ok(),
         "what is a name is the plan's to say"
     );
-    assert!(authority.sign("é", &key, hours(1), SignedBy::Intermediate, NOW).is_err());
+    assert!(authority.sign("é", &key, hours(1), SignedBy::Intermediate, now()).is_err());
 }
 
 // caddytls/internalissuer.go: a leaf does not outlive its issuer.
 #[test]
 fn a_leaf_ends_with_its_issuer() {
     let folder = Folder::new();
-    let authority = open(&folder, local(), NOW).unwrap();
+    let authority = open(&folder, local(), now()).unwrap();
     let key = KeyPair::generate().unwrap();
-    let chain = authority.sign("localhost", &key, 30 * DAY, SignedBy::Intermediate, NOW).unwrap();
+    let chain = authority.sign("localhost", &key, 30 * DAY, SignedBy::Intermediate, now()).unwrap();
     assert_eq!(read_validity(&chain[0], "").unwrap().1, authority.signer.not_after);
 }
 
@@ -81,17 +81,17 @@ fn a_leaf_ends_with_its_issuer() {
 #[test]
 fn an_intermediate_is_renewed_in_time() {
     let folder = Folder::new();
-    let mut authority = open(&folder, local(), NOW).unwrap();
+    let mut authority = open(&folder, local(), now()).unwrap();
     let (root, first) = (authority.root_pem(), authority.intermediate_pem());
-    assert!(!authority.renew(NOW + 5 * DAY).unwrap());
+    assert!(!authority.renew(now() + 5 * DAY).unwrap());
     assert_eq!(authority.intermediate_pem(), first);
-    assert!(authority.renew(NOW + 6 * DAY).unwrap());
+    assert!(authority.renew(now() + 6 * DAY).unwrap());
     assert_ne!(authority.intermediate_pem(), first);
     assert_eq!(authority.root_pem(), root);
     // Another process finds what this one made, and a fresh start too.
-    let again = open(&folder, local(), NOW + 6 * DAY).unwrap();
+    let again = open(&folder, local(), now() + 6 * DAY).unwrap();
     assert_eq!(again.intermediate_pem(), authority.intermediate_pem());
-    let late = open(&folder, local(), NOW + 60 * DAY).unwrap();
+    let late = open(&folder, local(), now() + 60 * DAY).unwrap();
     assert_ne!(late.intermediate_pem(), authority.intermediate_pem());
     assert_eq!(late.root_pem(), root);
 }
@@ -100,32 +100,32 @@ fn an_intermediate_is_renewed_in_time() {
 #[test]
 fn broken_storage() {
     let folder = Folder::new();
-    let first = open(&folder, local(), NOW).unwrap();
+    let first = open(&folder, local(), now()).unwrap();
     let at = |file: &str| folder.path(&format!("data/pki/authorities/local/{file}"));
     // The intermediate can be made again.
     std::fs::write(at("intermediate.crt"), "no certificate").unwrap();
-    let second = open(&folder, local(), NOW).unwrap();
+    let second = open(&folder, local(), now()).unwrap();
     assert_eq!(second.root_pem(), first.root_pem());
     assert_ne!(second.intermediate_pem(), first.intermediate_pem());
     std::fs::write(at("intermediate.key"), KeyPair::generate().unwrap().serialize_pem()).unwrap();
-    assert_ne!(open(&folder, local(), NOW).unwrap().intermediate_pem(), second.intermediate_pem());
+    assert_ne!(open(&folder, local(), now()).unwrap().intermediate_pem(), second.intermediate_pem());
     // One of another root is of no use.
     let other = Folder::new();
-    let foreign = open(&other, local(), NOW).unwrap();
+    let foreign = open(&other, local(), now()).unwrap();
     std::fs::write(at("intermediate.crt"), foreign.intermediate_pem()).unwrap();
     std::fs::copy(other.path("data/pki/authorities/local/intermediate.key"), at("intermediate.key")).unwrap();
-    let third = open(&folder, local(), NOW).unwrap();
+    let third = open(&folder, local(), now()).unwrap();
     assert_ne!(third.intermediate_pem(), foreign.intermediate_pem());
     // The root cannot.
     std::fs::remove_file(at("root.key")).unwrap();
-    assert!(open(&folder, local(), NOW).is_ok(), "its key is not needed while the intermediate is fresh");
-    let error = open(&folder, local(), NOW + 7 * DAY).err().unwrap();
+    assert!(open(&folder, local(), now()).is_ok(), "its key is not needed while the intermediate is fresh");
+    let error = open(&folder, local(), now() + 7 * DAY).err().unwrap();
     assert_eq!(error, "certificate authority 'local': its root has no private key, expected one to sign with");
     std::fs::write(at("root.crt"), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
-    let error = open(&folder, local(), NOW).err().unwrap();
+    let error = open(&folder, local(), now()).err().unwrap();
     assert!(error.starts_with(&format!("{}: found what is no certificate: ", at("root.crt").display())), "{error}");
     std::fs::write(at("root.crt"), "").unwrap();
-    let error = open(&folder, local(), NOW).err().unwrap();
+    let error = open(&folder, local(), now()).err().unwrap();
     assert!(error.starts_with(&format!("{}: found no certificate, ", at("root.crt").display())), "{error}");
 }
 
@@ -133,32 +133,32 @@ fn broken_storage() {
 #[test]
 fn what_an_authority_is_told() {
     let (folder, other) = (Folder::new(), Folder::new());
-    let theirs = open(&other, local(), NOW).unwrap();
+    let theirs = open(&other, local(), now()).unwrap();
     let file = |file: &str| other.path(&format!("data/pki/authorities/local/{file}"));
     let root = PairFiles { certificate: file("root.crt"), key: Some(file("root.key")) };
     let spec = AuthoritySpec { root: Some(root.clone()), name: "Mine".into(), ..AuthoritySpec::new("my ca") };
-    let mine = open(&folder, spec.clone(), NOW).unwrap();
+    let mine = open(&folder, spec.clone(), now()).unwrap();
     assert_eq!((mine.root_pem(), mine.root_path()), (theirs.root_pem(), &file("root.crt")));
-    assert_eq!(mine.common_names(NOW).1, "Mine - ECC Intermediate");
+    assert_eq!(mine.common_names(now()).1, "Mine - ECC Intermediate");
     assert!(folder.path("data/pki/authorities/my_ca/intermediate.crt").exists());
     assert!(!folder.path("data/pki/authorities/my_ca/root.crt").exists());
 
     let intermediate = PairFiles { certificate: file("intermediate.crt"), key: Some(file("intermediate.key")) };
     let given =
         AuthoritySpec { intermediate: Some(intermediate), root: Some(PairFiles { key: None, ..root }), ..spec.clone() };
-    let mut given = open(&folder, given, NOW).unwrap();
+    let mut given = open(&folder, given, now()).unwrap();
     assert_eq!(given.intermediate_pem(), theirs.intermediate_pem());
-    assert!(!given.renew(NOW + 60 * DAY).unwrap(), "it is not ours to renew");
+    assert!(!given.renew(now() + 60 * DAY).unwrap(), "it is not ours to renew");
 
     let wrong = PairFiles { certificate: file("intermediate.crt"), key: Some(file("root.key")) };
-    let error = open(&folder, AuthoritySpec { intermediate: Some(wrong), ..spec.clone() }, NOW).err().unwrap();
+    let error = open(&folder, AuthoritySpec { intermediate: Some(wrong), ..spec.clone() }, now()).err().unwrap();
     let (certificate, key) = (file("intermediate.crt"), file("root.key"));
     let want =
         format!("{}: found another key than that of the certificate in {}", key.display(), certificate.display());
     assert_eq!(error, want);
 
     let long = AuthoritySpec { intermediate_lifetime: 3600 * DAY, ..AuthoritySpec::new("long") };
-    let error = open(&folder, long, NOW).err().unwrap();
+    let error = open(&folder, long, now()).err().unwrap();
     assert!(
         error.contains("its intermediate would outlive its root, expected an intermediate_lifetime below"),
         "{error}"

@@ -28,16 +28,16 @@ fn kinds_of_keys() {
     for (index, algorithm) in [&PKCS_ED25519, &PKCS_ECDSA_P384_SHA384, &PKCS_RSA_SHA256].into_iter().enumerate() {
         let (certificate, key) = pair("a.example", algorithm);
         assert!(outcome(&pem_source(&certificate, &key)).is_ok(), "{index}");
-        std::fs::create_dir_all(folder.path("bundles/deep")).unwrap();
+        fs::create_dir_all(folder.path("bundles/deep")).unwrap();
         let name = if index == 0 { "bundles/deep/x.PEM".to_owned() } else { format!("bundles/{index}.pem") };
-        std::fs::write(folder.path(&name), format!("# both\n{key}{certificate}")).unwrap();
+        fs::write(folder.path(&name), format!("# both\n{key}{certificate}")).unwrap();
         let (at, of) = (folder.path(&format!("{index}.crt")), folder.path(&format!("{index}.key")));
-        std::fs::write(&at, &certificate).unwrap();
-        std::fs::write(&of, &key).unwrap();
+        fs::write(&at, &certificate).unwrap();
+        fs::write(&of, &key).unwrap();
         let files = Source::Files { certificate: at, key: of, tags: vec!["t".into()] };
         assert_eq!(load(std::slice::from_ref(&files)).unwrap()[0].tags(), ["t"]);
     }
-    std::fs::write(folder.path("bundles/other.txt"), "not looked at").unwrap();
+    fs::write(folder.path("bundles/other.txt"), "not looked at").unwrap();
     assert_eq!(outcome(&[Source::Folder(folder.path("bundles"))]).unwrap().len(), 3);
 }
 
@@ -53,15 +53,15 @@ fn keys_of_openssl() {
         let (algorithm, option) =
             if kind == "EC" { (&rcgen::PKCS_ECDSA_P256_SHA256, "ec") } else { (&PKCS_RSA_SHA256, "rsa") };
         let (certificate, key) = pair("a.example", algorithm);
-        std::fs::write(folder.path("in"), key).unwrap();
+        fs::write(folder.path("in"), key).unwrap();
         let mut command = Command::new("openssl");
         command.arg(option).arg("-in").arg(folder.path("in")).arg("-out").arg(folder.path("out"));
         command.args((kind == "RSA").then_some("-traditional"));
         let output = command.output().unwrap();
         assert!(output.status.success(), "{output:?}");
-        let key = std::fs::read_to_string(folder.path("out")).unwrap();
+        let key = fs::read_to_string(folder.path("out")).unwrap();
         assert!(key.contains(header), "{key}");
-        assert_eq!(outcome(&pem_source(&certificate, &key)), Ok(vec![vec!["a.example".to_owned()]]), "{kind}");
+        assert!(outcome(&pem_source(&certificate, &key)).unwrap()[0].contains(&"a.example".to_owned()), "{kind}");
     }
 }
 
@@ -92,7 +92,7 @@ fn mistakes_name_their_place() {
     let files = Source::Files { certificate: nowhere.clone(), key: nowhere.clone(), tags: Vec::new() };
     let error = outcome(&[files]).unwrap_err();
     assert!(error.starts_with(&format!("{}: reading it: ", nowhere.display())), "{error}");
-    std::fs::write(folder.path("x.pem"), &certificate).unwrap();
+    fs::write(folder.path("x.pem"), &certificate).unwrap();
     let error = outcome(&[Source::Folder(folder.path(""))]).unwrap_err();
     assert!(error.starts_with(&format!("{}: found no private key", folder.path("x.pem").display())), "{error}");
 }

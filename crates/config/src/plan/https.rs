@@ -231,3 +231,6 @@ fn covers(loaded: &[String], name: &str) -> bool {
 fn is_under_wildcard(name: &str, all: &[String]) -> bool {
     !names::is_ip(name) && all.iter().any(|other| other != name && matches_wildcard(name, other))
 }
+
+#[cfg(test)]
+mod tests;

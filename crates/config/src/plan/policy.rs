@@ -245,3 +245,6 @@ fn distinct(written: &[String]) -> Vec<String> {
     }
     distinct
 }
+
+#[cfg(test)]
+mod tests;

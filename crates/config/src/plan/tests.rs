@@ -53,44 +53,6 @@ fn what_is_not_known_is_named_with_its_path() {
     assert_eq!(outcome(&Value::Null), "");
 }
 
-/// Caddy's automatic HTTPS: on for every server that names hosts, but for one on the HTTP port only; `disable` and `skip`
-/// take a server or a host out.
-#[test]
-fn a_site_that_needs_tls_is_refused() {
-    let named = json!([{ "match": [{ "host": ["example.com"] }] }]);
-    let needs = |site: &str| {
-        format!("{site} needs TLS, which this version does not speak: write http://{site} or `auto_https off`")
-    };
-    let mut registry = Registry::default();
-    registry.matcher("host", |_, _| {
-        struct Any;
-        impl causeway_pipeline::Matcher for Any {
-            fn matches(&self, _: &mut causeway_pipeline::Context) -> causeway_pipeline::Matched {
-                Ok(true)
-            }
-        }
-        Ok(Box::new(Any))
-    });
-    for (why, server, want) in [
-        ("a named site", json!({ "listen": [":443"], "routes": named }), Some("example.com")),
-        ("on any port", json!({ "listen": [":8080"], "routes": named }), Some("example.com")),
-        ("in the clear on the HTTP port", json!({ "listen": [":80"], "routes": named }), None),
-        ("switched off", json!({ "listen": [":443"], "routes": named, "automatic_https": { "disable": true } }), None),
-        (
-            "skipped",
-            json!({ "listen": [":8080"], "routes": named, "automatic_https": { "skip": ["example.com"] } }),
-            None,
-        ),
-        ("no host named", json!({ "listen": [":8080"] }), None),
-        ("the HTTPS port", json!({ "listen": [":443"] }), Some(":443")),
-        ("policies", json!({ "listen": [":8443"], "tls_connection_policies": [{}] }), Some(":8443")),
-    ] {
-        let config = json!({ "apps": { "http": { "servers": { "s": server } } } });
-        let got = load(&config, &registry).err().map(|error| error.to_string());
-        assert_eq!(got, want.map(needs), "{why}");
-    }
-}
-
 /// A limit that is not named keeps its default; one that does not exist is an error.
 #[test]
 fn limits() {
@@ -129,12 +91,17 @@ fn fields_of_a_server() {
             ),
         ),
         (
-            json!({ "protocols": ["h1", "h2c"] }),
-            format!("{place}.protocols[1]: found 'h2c', expected h1: other protocols are not built into this version"),
+            json!({ "protocols": ["h1", "spdy"] }),
+            format!("{place}.protocols[1]: found 'spdy', expected h1, h2, h2c or h3"),
+        ),
+        (json!({ "http2": { "streams_max": 4096, "stream_window_bytes": 0 } }), String::new()),
+        (
+            json!({ "http2": { "streams_max": 0 } }),
+            format!("{place}.http2.streams_max: found '0', expected a number from 1 to 4096"),
         ),
         (
-            json!({ "protocols": ["h2"] }),
-            format!("{place}.protocols[0]: found 'h2', expected h1: other protocols are not built into this version"),
+            json!({ "http2": { "connection_window_bytes": 1 } }),
+            format!("{place}.http2.connection_window_bytes: found '1', expected a number from 65535 to 2147483647"),
         ),
         (
             json!({ "listener_wrappers": [{ "wrapper": "tls" }] }),

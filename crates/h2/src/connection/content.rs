@@ -48,6 +48,10 @@ impl Connection {
         let Remote::Open(declared) = stream.remote else {
             return self.refuse_content(frame, out);
         };
+        // RFC 9113 §8.1: a response begins with its head.
+        if stream.kind.awaits_head {
+            return self.refuse_frame(frame, ErrorCode::Protocol, out);
+        }
         if stream.receive.take(frame.len, slack).is_err() {
             return self.refuse_frame(frame, ErrorCode::FlowControl, out);
         }

@@ -98,9 +98,14 @@ impl Connection {
 
     /// Gives a stream up. RFC 9113 §8.1: behind a complete answer that is no error, only the rest is not wanted.
     pub(crate) fn reset(&mut self, id: u32, out: &mut WriteList) {
+        let is_ended = self.streams.get(id).is_some_and(Stream::is_ended);
+        self.reset_with(id, if is_ended { ErrorCode::NoError } else { ErrorCode::Internal }, out);
+    }
+
+    /// Gives a stream up for this reason.
+    pub(crate) fn reset_with(&mut self, id: u32, code: ErrorCode, out: &mut WriteList) {
         let Some(stream) = self.streams.get(id) else { return };
         if !stream.is_closed() {
-            let code = if stream.is_ended() { ErrorCode::NoError } else { ErrorCode::Internal };
             self.put_reset(id, code, out);
         }
         self.forget(id, out);

@@ -171,6 +171,70 @@ pub fn written(out: &WriteList) -> Vec<u8> {
     slices[..used].iter().flat_map(|slice| slice.iter().copied()).collect()
 }
 
+/// Frames of a machine's, a line each.
+pub fn print_frames(octets: &[u8], decoder: &mut Decoder, lines: &mut Vec<String>) {
+    let mut rest = octets;
+    let mut joined: Option<(String, Vec<u8>)> = None;
+    while !rest.is_empty() {
+        let len = u32::from_be_bytes([0, rest[0], rest[1], rest[2]]) as usize;
+        let (kind, flags) = (rest[3], rest[4]);
+        let stream = u32::from_be_bytes([rest[5], rest[6], rest[7], rest[8]]);
+        let payload = &rest[9..9 + len];
+        rest = &rest[9 + len..];
+        let number = |at: usize| u32::from_be_bytes(payload[at..at + 4].try_into().unwrap());
+        let end = if flags & END_STREAM != 0 { " END" } else { "" };
+        let line = match kind {
+            0x0 if len <= 40 => format!("> {stream} DATA {}{end}", String::from_utf8_lossy(payload)),
+            0x0 => format!("> {stream} DATA [{len}]{end}"),
+            0x1 => {
+                joined = Some((format!("> {stream} HEADERS{end}"), payload.to_vec()));
+                if flags & END_HEADERS == 0 {
+                    continue;
+                }
+                let (line, block) = joined.take().unwrap();
+                print_block(line, &block, decoder)
+            }
+            0x9 => {
+                let (mut line, mut block) = joined.take().expect("a block that is continued");
+                block.extend_from_slice(payload);
+                line.push('…');
+                if flags & END_HEADERS == 0 {
+                    joined = Some((line, block));
+                    continue;
+                }
+                print_block(line, &block, decoder)
+            }
+            0x3 => format!("> {stream} RST_STREAM {}", CODES[number(0) as usize]),
+            0x4 if flags & ACK != 0 => "> SETTINGS ACK".to_owned(),
+            0x4 => {
+                let entries: String = payload
+                    .chunks(6)
+                    .map(|e| {
+                        format!(
+                            " {}={}",
+                            u16::from_be_bytes([e[0], e[1]]),
+                            u32::from_be_bytes([e[2], e[3], e[4], e[5]])
+                        )
+                    })
+                    .collect();
+                format!("> SETTINGS{entries}")
+            }
+            0x6 if flags & ACK != 0 => format!("> PING ACK {}", String::from_utf8_lossy(payload)),
+            0x6 => format!("> PING {}", String::from_utf8_lossy(payload)),
+            0x7 => format!("> GOAWAY {} {}", number(0), CODES[number(4) as usize]),
+            0x8 => format!("> {stream} WINDOW_UPDATE {}", number(0)),
+            _ => panic!("a frame of kind {kind}"),
+        };
+        lines.push(line);
+    }
+}
+
+fn print_block(line: String, block: &[u8], decoder: &mut Decoder) -> String {
+    let mut printer = Printer(line);
+    decoder.decode(block, &mut printer).expect("a block of the machine's");
+    printer.0
+}
+
 /// The client of one server's machine.
 pub struct Peer {
     pub server: Server,
@@ -298,66 +362,7 @@ impl Peer {
     pub fn drain_output(&mut self) {
         let octets = written(&self.out);
         self.out.advance(octets.len());
-        let mut rest = &octets[..];
-        let mut joined: Option<(String, Vec<u8>)> = None;
-        while !rest.is_empty() {
-            let len = u32::from_be_bytes([0, rest[0], rest[1], rest[2]]) as usize;
-            let (kind, flags) = (rest[3], rest[4]);
-            let stream = u32::from_be_bytes([rest[5], rest[6], rest[7], rest[8]]);
-            let payload = &rest[9..9 + len];
-            rest = &rest[9 + len..];
-            let number = |at: usize| u32::from_be_bytes(payload[at..at + 4].try_into().unwrap());
-            let end = if flags & END_STREAM != 0 { " END" } else { "" };
-            let line = match kind {
-                0x0 if len <= 40 => format!("> {stream} DATA {}{end}", String::from_utf8_lossy(payload)),
-                0x0 => format!("> {stream} DATA [{len}]{end}"),
-                0x1 => {
-                    joined = Some((format!("> {stream} HEADERS{end}"), payload.to_vec()));
-                    if flags & END_HEADERS == 0 {
-                        continue;
-                    }
-                    let (line, block) = joined.take().unwrap();
-                    self.print_block(line, &block)
-                }
-                0x9 => {
-                    let (mut line, mut block) = joined.take().expect("a block that is continued");
-                    block.extend_from_slice(payload);
-                    line.push('…');
-                    if flags & END_HEADERS == 0 {
-                        joined = Some((line, block));
-                        continue;
-                    }
-                    self.print_block(line, &block)
-                }
-                0x3 => format!("> {stream} RST_STREAM {}", CODES[number(0) as usize]),
-                0x4 if flags & ACK != 0 => "> SETTINGS ACK".to_owned(),
-                0x4 => {
-                    let entries: String = payload
-                        .chunks(6)
-                        .map(|e| {
-                            format!(
-                                " {}={}",
-                                u16::from_be_bytes([e[0], e[1]]),
-                                u32::from_be_bytes([e[2], e[3], e[4], e[5]])
-                            )
-                        })
-                        .collect();
-                    format!("> SETTINGS{entries}")
-                }
-                0x6 if flags & ACK != 0 => format!("> PING ACK {}", String::from_utf8_lossy(payload)),
-                0x6 => format!("> PING {}", String::from_utf8_lossy(payload)),
-                0x7 => format!("> GOAWAY {} {}", number(0), CODES[number(4) as usize]),
-                0x8 => format!("> {stream} WINDOW_UPDATE {}", number(0)),
-                _ => panic!("a frame of kind {kind}"),
-            };
-            self.lines.push(line);
-        }
-    }
-
-    fn print_block(&mut self, line: String, block: &[u8]) -> String {
-        let mut printer = Printer(line);
-        self.decoder.decode(block, &mut printer).expect("a block of the machine's");
-        printer.0
+        print_frames(&octets, &mut self.decoder, &mut self.lines);
     }
 
     /// What happened since the last time.

@@ -1,0 +1,204 @@
+//! Sites over TLS: what curl says of them. Skipped where there is no curl.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::client::{Answer, get, send, send_body};
+use super::process::{Folder, Server};
+
+const ROOT: &str = ".local/share/causeway/pki/authorities/local/root.crt";
+
+fn is_there(program: &str) -> bool {
+    let there = Command::new(program).arg("--version").output().is_ok();
+    if !there {
+        eprintln!("skipped: there is no {program}");
+    }
+    there
+}
+
+/// What `curl` prints for a host on a port of this machine, believing a root.
+fn curl(folder: &Folder, host: &str, port: u16, more: &[&str]) -> Result<String, String> {
+    let mut command = Command::new("curl");
+    command.args(["-sS", "-m", "10", "--noproxy", "*", "--resolve", &format!("*:{port}:127.0.0.1"), "--cacert"]);
+    command.arg(folder.path(ROOT)).args(more).arg(format!("https://{host}:{port}/a?b"));
+    let output = command.output().unwrap();
+    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}
+
+/// The leaf that is served.
+fn leaf(folder: &Folder, host: &str, port: u16) -> String {
+    let certificates = curl(folder, host, port, &["-o", "/dev/null", "-w", "%{certs}"]).unwrap();
+    certificates.split("-----END CERTIFICATE-----").next().unwrap().to_owned()
+}
+
+/// What the admin API answers.
+fn ask(admin: u16, path: &str) -> Answer {
+    send(admin, &format!("GET {path}"), &[&format!("Host: localhost:{admin}")])
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
+fn caddyfile(options: &str, sites: &str) -> Folder {
+    Folder::with(&[("Caddyfile", &format!("{{\n\t{options}\n}}\n{sites}\n"))])
+}
+
+fn json_server(name: &str, tls: Value, automatic: Value) -> Folder {
+    let config = json!({ "apps": {
+        "http": { "servers": { "s": {
+            "listen": [":0"], "automatic_https": automatic,
+            "routes": [{ "match": [{ "host": [name] }], "handle": [{ "handler": "static_response", "body": "hi" }] }],
+        } } },
+        "tls": tls,
+    } });
+    Folder::with(&[("config.json", &config.to_string())])
+}
+
+fn start_json(folder: &Folder) -> Server {
+    folder.start(&["run", "--config", "config.json"])
+}
+
+// Caddy's documentation, "Local HTTPS": a name of this machine is served with a certificate of the local authority.
+#[test]
+fn a_local_name_and_an_address() {
+    if !is_there("curl") {
+        return;
+    }
+    let folder = caddyfile("auto_https disable_redirects", "localhost:0, 127.0.0.1:0 {\n\trespond hi\n}");
+    let first = {
+        let mut server = folder.start(&["run"]);
+        let port = server.port();
+        assert!(server.first_line.contains("https://localhost:"), "{}", server.first_line);
+        assert!(server.line_with("Clients must trust the authority 'local'").ends_with(ROOT));
+        for host in ["localhost", "127.0.0.1"] {
+            assert_eq!(curl(&folder, host, port, &[]).as_deref(), Ok("hi"));
+            assert_eq!(curl(&folder, host, port, &["-o", "/dev/null", "-w", "%{http_version}"]).as_deref(), Ok("2"));
+            let version = curl(&folder, host, port, &["--http1.1", "-o", "/dev/null", "-w", "%{http_version}"]);
+            assert_eq!(version.as_deref(), Ok("1.1"));
+        }
+        let refused = curl(&folder, "other.localhost", port, &[]).unwrap_err();
+        assert!(refused.contains("alert"), "{refused}");
+        leaf(&folder, "localhost", port)
+    };
+    // The next process finds what this one was given.
+    let server = folder.start(&["run"]);
+    assert_eq!(leaf(&folder, "localhost", server.port()), first);
+}
+
+// Caddy's documentation: requests in the clear are sent to the same place over TLS, behind a site's own routes in the clear.
+#[test]
+fn redirects_to_tls() {
+    let (http, https) = (free_port(), free_port());
+    let ports = format!("http_port {http}\n\thttps_port {https}");
+    let folder = caddyfile(&ports, "localhost {\n\trespond secure\n}\n\nlocalhost:0 {\n\trespond other\n}");
+    let _server = folder.start(&["run"]);
+    let answer = get(http, "/a?b");
+    assert_eq!((answer.status, answer.field("location")), (308, Some("https://localhost/a?b".to_owned())));
+    assert_eq!(answer.field("connection").as_deref(), Some("close"));
+
+    let own = "http://localhost {\n\trespond clear\n}\n\na.localhost {\n\trespond secure\n}";
+    let folder = caddyfile(&format!("http_port {}\n\thttps_port {}", free_port(), free_port()), own);
+    let server = folder.start(&["run"]);
+    let http = *server.ports.iter().find(|port| get(**port, "/").status == 200).expect("a site in the clear");
+    assert_eq!(get(http, "/").body, "clear");
+}
+
+// certmagic's maintenance: a certificate is renewed in the background, and served without a reload.
+#[test]
+fn renewed_without_a_reload() {
+    if !is_there("curl") {
+        return;
+    }
+    let issuer = json!({ "module": "internal", "lifetime": "6s" });
+    let tls = json!({ "automation": { "policies": [{ "subjects": ["localhost"], "issuers": [issuer] }] } });
+    let folder = json_server("localhost", tls, json!({ "disable_redirects": true }));
+    let server = start_json(&folder);
+    let first = leaf(&folder, "localhost", server.port());
+    let begun = Instant::now();
+    while leaf(&folder, "localhost", server.port()) == first {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it is not renewed");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+// Caddy's `load_files`: a certificate that is loaded is served, and none is obtained for its names.
+#[test]
+fn a_certificate_that_is_there_already() {
+    if !is_there("curl") {
+        return;
+    }
+    let giver = caddyfile("auto_https disable_redirects", "a.localhost:0 {\n\trespond hi\n}");
+    drop(giver.start(&["run"]));
+    let file = |extension: &str| {
+        giver.path(&format!(".local/share/causeway/certificates/local/a.localhost/a.localhost.{extension}"))
+    };
+    let pair = json!({ "certificate": file("crt"), "key": file("key"), "tags": ["mine"] });
+    let folder = json_server(
+        "a.localhost",
+        json!({ "certificates": { "load_files": [pair] } }),
+        json!({ "disable_redirects": true }),
+    );
+    let server = start_json(&folder);
+    assert_eq!(curl(&giver, "a.localhost", server.port(), &[]).as_deref(), Ok("hi"));
+    assert!(!folder.path(".local/share/causeway").exists(), "nothing was obtained");
+    drop(server);
+
+    let other = json!({ "certificate": file("crt"), "key": giver.path(&ROOT.replace(".crt", ".key")) });
+    let folder = json_server("a.localhost", json!({ "certificates": { "load_files": [other] } }), json!({}));
+    for command in [&["run", "--config", "config.json"][..], &["validate", "--config", "config.json"]] {
+        let output = folder.output(command);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            !output.status.success() && said.contains("found another key than that of the certificate in "),
+            "{said}"
+        );
+    }
+}
+
+// A load that cannot have its certificates changes nothing; one that can is served at once.
+#[test]
+fn certificates_and_loads() {
+    if !is_there("curl") {
+        return;
+    }
+    let folder = caddyfile("auto_https disable_redirects", "a.localhost:0 {\n\trespond old\n}");
+    let mut server = folder.start(&["run"]);
+    let (port, admin) = (server.port(), server.admin_port());
+    let before = leaf(&folder, "a.localhost", port);
+    let load = |text: &str| {
+        send_body(admin, "POST /load", &[&format!("Host: localhost:{admin}"), "Content-Type: text/caddyfile"], text)
+    };
+    let options = "{\n\tadmin localhost:0\n\tauto_https disable_redirects\n}\n";
+    let refused = load(&format!("{options}example.com:{port} {{\n\trespond new\n}}\n"));
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert_eq!(curl(&folder, "a.localhost", port, &[]).as_deref(), Ok("old"));
+    let loaded = load(&format!("{options}a.localhost:{port}, b.localhost:{port} {{\n\trespond new\n}}\n"));
+    assert_eq!(loaded.status, 200, "{loaded:?}");
+    for host in ["a.localhost", "b.localhost"] {
+        assert_eq!(curl(&folder, host, port, &[]).as_deref(), Ok("new"));
+    }
+    assert_eq!(leaf(&folder, "a.localhost", port), before, "a reload obtains nothing again");
+}
+
+// Caddy's admin API: `/pki/ca/ID` and `/pki/ca/ID/certificates`.
+#[test]
+fn authorities_by_the_api() {
+    let folder = caddyfile("auto_https disable_redirects", "localhost:0 {\n\trespond hi\n}");
+    let mut server = folder.start(&["run"]);
+    let admin = server.admin_port();
+    let root = std::fs::read_to_string(folder.path(ROOT)).unwrap();
+    let facts: Value = serde_json::from_str(&ask(admin, "/pki/ca/local").body).unwrap();
+    assert_eq!((&facts["id"], &facts["name"]), (&json!("local"), &json!("Causeway Local Authority")));
+    assert_eq!(facts["root_certificate"], json!(root));
+    let answer = ask(admin, "/pki/ca/local/certificates");
+    assert_eq!(answer.field("content-type").as_deref(), Some("application/pem-certificate-chain"));
+    assert_eq!(answer.body, format!("{}{root}", facts["intermediate_certificate"].as_str().unwrap()));
+    for (path, status) in [("/pki/ca/other", 404), ("/pki/ca/", 404), ("/pki/x", 404), ("/pki/ca/local/x", 404)] {
+        assert_eq!(ask(admin, path).status, status, "{path}");
+    }
+}

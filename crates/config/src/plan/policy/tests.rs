@@ -1,0 +1,193 @@
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use causeway_pipeline::{ClientAuthenticationMode, Registry};
+use serde_json::{Value, json};
+
+use super::super::{Loaded, load};
+use super::*;
+
+fn read(policies: &Value, protocols: &[&str], files: &Value) -> Result<Loaded, String> {
+    let config = json!({ "apps": {
+        "http": { "servers": { "s": {
+            "listen": [":8443"], "tls_connection_policies": policies, "protocols": protocols,
+            "automatic_https": { "disable": true },
+        } } },
+        "tls": { "certificates": { "load_files": files } },
+    } });
+    load(&config, &Registry::default()).map_err(|error| error.to_string())
+}
+
+fn policy(policy: Value) -> Result<TlsPolicy, String> {
+    let loaded = read(&json!([policy]), &[], &json!([]))?;
+    Ok(loaded.listeners[0].tls.as_ref().expect("policies mean TLS").policies[0].clone())
+}
+
+// Caddy's JSON of a TLS connection policy.
+#[test]
+fn fields_of_a_policy() {
+    let got = policy(json!({
+        "match": { "sni": ["A.example", "*.bücher.example"], "local_ip": { "ranges": ["10.0.0.1"] },
+                   "remote_ip": { "ranges": ["10.0.0.0/8", "::1"], "not_ranges": ["10.1.0.0/16"] } },
+        "certificate_selection": { "any_tag": ["a", "b"] },
+        "cipher_suites": ["X", "Y", "X"], "curves": ["x25519"], "alpn": ["h2", "http/1.1", "acme-tls/1"],
+        "protocol_min": "tls1.3", "protocol_max": "tls1.3", "drop": true, "default_sni": "D", "fallback_sni": "f",
+    }))
+    .unwrap();
+    assert_eq!(got.server_names, ["a.example", "*.xn--bcher-kva.example"]);
+    let ranges = |ranges: &[IpNet]| ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    assert_eq!(ranges(&got.remote_ranges), "10.0.0.0/8 ::1/128");
+    assert_eq!((&*ranges(&got.remote_ranges_not), &*ranges(&got.local_ranges)), ("10.1.0.0/16", "10.0.0.1/32"));
+    assert_eq!(
+        (&got.certificate_tags[..], &got.cipher_suites[..]),
+        (&["a".into(), "b".into()][..], &["X".into(), "Y".into()][..])
+    );
+    assert_eq!((&got.groups[..], &got.alpn[..]), (&["x25519".into()][..], &["h2".into(), "http/1.1".into()][..]));
+    assert_eq!((got.version_min, got.version_max, got.drop), (TlsVersion::Tls13, TlsVersion::Tls13, true));
+    assert_eq!((got.default_server_name.as_deref(), got.fallback_server_name.as_deref()), (Some("d"), Some("f")));
+    let plain = policy(json!({})).unwrap();
+    assert_eq!(
+        (plain.version_min, plain.version_max, plain.client.is_none()),
+        (TlsVersion::Tls12, TlsVersion::Tls13, true)
+    );
+    assert_eq!(
+        policy(json!({ "client_authentication": {} })).unwrap().client.is_none(),
+        true,
+        "what says nothing asks nothing"
+    );
+}
+
+// A version that the server does not speak is not offered; a policy that no name meets is none.
+#[test]
+fn what_is_left_out() {
+    let offered = |protocols: &[&str]| {
+        let loaded = read(&json!([{ "alpn": ["h2", "http/1.1"] }]), protocols, &json!([])).unwrap();
+        loaded.listeners[0].tls.clone().unwrap().policies[0].alpn.join(" ")
+    };
+    assert_eq!(
+        (&*offered(&["h1"]), &*offered(&["h2"]), &*offered(&["h1", "h2", "h3"])),
+        ("http/1.1", "h2", "h2 http/1.1")
+    );
+    let loaded = read(&json!([{ "match": { "sni": [] } }, { "default_sni": "x" }]), &[], &json!([])).unwrap();
+    assert_eq!(loaded.listeners[0].tls.clone().unwrap().policies.len(), 1);
+    let notes = |protocols: &[&str]| read(&json!([]), protocols, &json!([])).unwrap().notes;
+    assert_eq!(notes(&["h1", "h3"]), ["server s: HTTP/3 is not built yet; it speaks the others"]);
+    assert!(notes(&[]).is_empty() && notes(&["h1"]).is_empty());
+}
+
+// Caddy's `protocols`: all by default; `h2c` has to be asked for, though here prior knowledge is taken where nothing is said.
+#[test]
+fn protocols_of_a_server() {
+    let all = Protocols::default();
+    assert!(all.http2_clear && !all.http2_upgrade);
+    let clear = |on| (on, on);
+    for (list, http1, http2, (http2_clear, http2_upgrade)) in [
+        (&["h1"][..], true, false, clear(false)),
+        (&["h1", "h2"], true, true, clear(false)),
+        (&["h1", "h2", "h2c"], true, true, clear(true)),
+        (&["h2c"], false, false, clear(true)),
+        (&["h2"], false, true, clear(false)),
+    ] {
+        let loaded = read(&json!([]), list, &json!([])).unwrap();
+        assert_eq!(loaded.listeners[0].protocols, Protocols { http1, http2, http2_clear, http2_upgrade }, "{list:?}");
+    }
+    assert_eq!(read(&json!([]), &[], &json!([])).unwrap().listeners[0].protocols, all);
+}
+
+// caddytls/certselection.go: `any_tag` and `all_tags` must both hold.
+#[test]
+fn certificates_by_tags() {
+    let files = json!([
+        { "certificate": "1", "key": "1", "tags": ["a", "b"] },
+        { "certificate": "2", "key": "2", "tags": ["a"] },
+        { "certificate": "3", "key": "3", "tags": ["a", "b", "c"] },
+    ]);
+    for (selection, want) in [
+        (json!({ "any_tag": ["a"] }), &["1", "2", "3"][..]),
+        (json!({ "any_tag": ["b", "c"] }), &["1", "3"]),
+        (json!({ "all_tags": ["b"] }), &["1", "3"]),
+        (json!({ "all_tags": ["a", "b"] }), &["1", "3"]),
+        (json!({ "all_tags": ["a", "b"], "any_tag": ["c", "d"] }), &["3"]),
+        (json!({ "all_tags": ["a", "d"] }), &[]),
+    ] {
+        let loaded = read(&json!([{ "certificate_selection": selection }]), &[], &files).unwrap();
+        let tags = &loaded.listeners[0].tls.as_ref().unwrap().policies[0].certificate_tags;
+        assert!(!tags.is_empty(), "no tags would mean any certificate");
+        let selected = loaded.certificates.sources.iter().filter_map(|source| match source {
+            CertificateSource::Files { certificate, tags: theirs, .. } => {
+                theirs.iter().any(|tag| tags.contains(tag)).then(|| certificate.display().to_string())
+            }
+            _ => None,
+        });
+        assert_eq!(selected.collect::<Vec<_>>(), want, "{selection}");
+    }
+}
+
+// Caddy's JSON of `client_authentication`: modes, and where certificates come from.
+#[test]
+fn clients() {
+    use ClientAuthenticationMode::{Request, Require, RequireAndVerify, VerifyIfGiven};
+    let der = vec![0x30, 0x01, 0x00];
+    let text = BASE64_STANDARD.encode(&der);
+    for (client, mode, authorities, leaves) in [
+        (json!({ "mode": "request" }), Request, 0, 0),
+        (json!({ "mode": "require" }), Require, 0, 0),
+        (json!({ "mode": "verify_if_given", "trusted_ca_certs": [text] }), VerifyIfGiven, 1, 0),
+        (json!({ "trusted_ca_certs": [text, text] }), RequireAndVerify, 2, 0),
+        (json!({ "trusted_leaf_certs": [text] }), RequireAndVerify, 0, 1),
+        (json!({ "ca": { "provider": "inline", "trusted_ca_certs": [text] } }), RequireAndVerify, 1, 0),
+    ] {
+        let got = policy(json!({ "client_authentication": client })).unwrap().client.unwrap();
+        assert_eq!((got.mode, got.authorities.len(), got.leaves.len()), (mode, authorities, leaves), "{client}");
+    }
+}
+
+#[test]
+fn what_is_refused() {
+    let at = "apps.http.servers.s.tls_connection_policies[0]";
+    let unbuilt = |key: &str, found: &str| format!("{at}.{key}: found '{found}', expected nothing: this is not built");
+    for (written, want) in [
+        (json!({ "insecure_secrets_log": "x" }), unbuilt("insecure_secrets_log", "\"x\"")),
+        (json!({ "match": { "sni_regexp": {} } }), unbuilt("match.sni_regexp", "{}")),
+        (
+            json!({ "certificate_selection": { "serial_number": ["1"] } }),
+            unbuilt("certificate_selection.serial_number", "[\"1\"]"),
+        ),
+        (json!({ "protocol_min": "tls1.1" }), format!("{at}.protocol_min: found 'tls1.1', expected tls1.2 or tls1.3")),
+        (
+            json!({ "protocol_min": "tls1.3", "protocol_max": "tls1.2" }),
+            format!("{at}.protocol_min: found 'tls1.3 above tls1.2', expected one that is not above protocol_max"),
+        ),
+        (json!({ "alpn": ["spdy"] }), format!("{at}.alpn[0]: found 'spdy', expected h2 or http/1.1")),
+        (
+            json!({ "match": { "remote_ip": { "ranges": ["10.0.0.0/33"] } } }),
+            format!(
+                "{at}.match.remote_ip.ranges[0]: found '10.0.0.0/33', expected an IP address, or a network such as 10.0.0.0/8"
+            ),
+        ),
+        (
+            json!({ "client_authentication": { "mode": "maybe" } }),
+            format!(
+                "{at}.client_authentication.mode: found 'maybe', expected request, require, verify_if_given or require_and_verify"
+            ),
+        ),
+        (
+            json!({ "client_authentication": { "trusted_ca_certs": ["?"] } }),
+            format!(
+                "{at}.client_authentication.trusted_ca_certs[0]: found 'a text of 1 octets', expected a certificate as DER in base64"
+            ),
+        ),
+        (
+            json!({ "client_authentication": { "ca": { "provider": "pki_root" } } }),
+            format!("{at}.client_authentication.ca: no ca_pool.source module 'pki_root' is built into this version"),
+        ),
+        (
+            json!({ "client_authentication": { "verifiers": [{ "verifier": "leaf" }] } }),
+            format!(
+                "{at}.client_authentication.verifiers[0]: found 'no certificate', expected one leaf certificate at least"
+            ),
+        ),
+    ] {
+        assert_eq!(policy(written).map(drop), Err(want));
+    }
+    let want = "apps.http.servers.s.protocols: found 'h3', expected h1, h2 or h2c too: HTTP/3 is not built yet";
+    assert_eq!(read(&json!([]), &["h3"], &json!([])).map(drop), Err(want.to_owned()));
+}

@@ -1,0 +1,132 @@
+//! What a header block does in the client's role: an answer before the answer, the answer's head, or trailers.
+
+use causeway_message::{BodyLength, ResponseHead, StatusCode, StreamId, WriteList};
+
+use super::Client;
+use crate::connection::{Block, Connection, Step};
+use crate::event::ClientEvent;
+use crate::fault::{ErrorCode, Fault};
+use crate::head::{NoSink, Response, ResponseSink};
+use crate::hpack::{Decoder, Sink};
+use crate::stream::{Kind, Remote};
+
+impl Client {
+    pub(super) fn handle_block(
+        &mut self,
+        block: &Block<'_>,
+        head: &mut ResponseHead,
+        out: &mut WriteList,
+    ) -> Result<Option<ClientEvent>, Fault> {
+        let (id, connection) = (block.stream, &mut self.connection);
+        if connection.is_untouched(id) {
+            return Err(Fault::PROTOCOL);
+        }
+        let Some(stream) = connection.streams.get(id) else {
+            decode(&mut connection.decoder, block, &mut NoSink)?;
+            connection.check_closed(id)?;
+            connection.meter.control(&connection.settings.budgets)?;
+            return Ok(None);
+        };
+        if stream.is_closed() {
+            return Err(Fault::STREAM_CLOSED);
+        }
+        if stream.remote == Remote::Done {
+            decode(&mut connection.decoder, block, &mut NoSink)?;
+            return reset_for(connection, id, ErrorCode::StreamClosed, out);
+        }
+        let kind = stream.kind;
+        if !kind.awaits_head {
+            return trailers(connection, block, head, out);
+        }
+        let mut sink = ResponseSink::head(head, &connection.settings);
+        decode(&mut connection.decoder, block, &mut sink)?;
+        match sink.finish() {
+            Ok(response) => begin(connection, block, response, kind, out),
+            Err(_) => reset_for(connection, id, ErrorCode::Protocol, out),
+        }
+    }
+}
+
+fn begin(
+    connection: &mut Connection,
+    block: &Block<'_>,
+    response: Response,
+    kind: Kind,
+    out: &mut WriteList,
+) -> Result<Option<ClientEvent>, Fault> {
+    let (id, Response { status, declared }) = (block.stream, response);
+    let stream = StreamId(id);
+    if status.is_informational() {
+        // RFC 9113 §8.1: an answer before the answer does not end the stream; §8.6: there is no 101.
+        if block.end_stream || status == StatusCode::SWITCHING_PROTOCOLS {
+            return reset_for(connection, id, ErrorCode::Protocol, out);
+        }
+        return Ok(Some(ClientEvent::Informational { stream }));
+    }
+    // RFC 9110 §6.4.1, §8.6: what HEAD and 304 declare does not come; a 2xx to CONNECT declares nothing.
+    let is_bare = kind.is_head || status.forbids_content();
+    let is_tunnel = kind.is_connect && matches!(status.as_u16(), 200..300);
+    let expected = match declared {
+        _ if is_bare => Some(0),
+        _ if is_tunnel => None,
+        declared => declared,
+    };
+    if block.end_stream && !is_bare && expected.is_some_and(|octets| octets > 0) {
+        return reset_for(connection, id, ErrorCode::Protocol, out);
+    }
+    if let Some(entry) = connection.streams.get_mut(id) {
+        entry.kind.awaits_head = false;
+        entry.remote = Remote::Open(expected);
+    }
+    let body = match expected {
+        _ if block.end_stream => BodyLength::None,
+        Some(octets @ 1..) => BodyLength::Sized(octets),
+        // The stream is open, so an end follows even of no content.
+        Some(0) | None => BodyLength::Unknown,
+    };
+    if block.end_stream {
+        // What was declared was compared above.
+        if let Some(entry) = connection.streams.get_mut(id) {
+            entry.remote = Remote::Open(None);
+        }
+        connection.end_remote(id, out)?;
+    }
+    Ok(Some(ClientEvent::Head { stream, body }))
+}
+
+// RFC 9113 §8.1.
+fn trailers(
+    connection: &mut Connection,
+    block: &Block<'_>,
+    head: &mut ResponseHead,
+    out: &mut WriteList,
+) -> Result<Option<ClientEvent>, Fault> {
+    let id = block.stream;
+    let mut sink = ResponseSink::trailers(head, &connection.settings);
+    decode(&mut connection.decoder, block, &mut sink)?;
+    if sink.finish_trailers().is_err() || !block.end_stream {
+        return reset_for(connection, id, ErrorCode::Protocol, out);
+    }
+    let stream = StreamId(id);
+    Ok(match connection.end_remote(id, out)? {
+        Step::End(_) if head.fields().is_empty() => Some(ClientEvent::End { stream }),
+        Step::End(_) => Some(ClientEvent::Trailers { stream }),
+        Step::Reset(_, code) => Some(ClientEvent::Reset { stream, code }),
+        _ => None,
+    })
+}
+
+#[cold]
+fn reset_for(
+    connection: &mut Connection,
+    id: u32,
+    code: ErrorCode,
+    out: &mut WriteList,
+) -> Result<Option<ClientEvent>, Fault> {
+    connection.reset_for(id, code, out)?;
+    Ok(Some(ClientEvent::Reset { stream: StreamId(id), code }))
+}
+
+fn decode(decoder: &mut Decoder, block: &Block<'_>, sink: &mut impl Sink) -> Result<(), Fault> {
+    decoder.decode(block.octets.as_slice(), sink).map_err(|_| Fault::COMPRESSION)
+}

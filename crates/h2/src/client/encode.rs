@@ -1,0 +1,93 @@
+//! A request's head as a frame (RFC 9113 §8.3.1).
+
+use causeway_message::{Framing, Head, Method, NameRef, TargetForm, WriteList, names};
+
+use super::Scheme;
+use crate::encode::{End, HeadersFrame, decimal, is_of_connection};
+use crate::hpack::{Encoder, Pseudo};
+use crate::settings::Peer;
+
+/// `None`, and nothing sent, where the head lacks something.
+pub(super) fn request_head(
+    id: u32,
+    head: &Head,
+    scheme: Scheme,
+    framing: Framing,
+    peer: &Peer,
+    encoder: &mut Encoder,
+    out: &mut WriteList,
+) -> Option<()> {
+    let (method, target) = (head.method(), head.target());
+    let is_connect = method == Method::Connect;
+    let is_plain_connect = is_connect && target.form() == TargetForm::Authority;
+    let authority = head.authority();
+    if target.as_str().is_empty() || target.form() == TargetForm::Authority && !is_connect {
+        return None;
+    }
+    // RFC 9113 §8.3.1, §8.5: the web's schemes have an authority, and so has CONNECT.
+    let authority = authority.filter(|authority| !authority.is_empty())?;
+    let protocol = if is_connect && !is_plain_connect {
+        // RFC 8441 §3: only where the server has said so.
+        Some(head.fields().get(names::UPGRADE).filter(|_| peer.extended_connect)?)
+    } else {
+        None
+    };
+    let frame = HeadersFrame::begin(id, out);
+    encoder.pseudo(Pseudo::Method, method.as_str().as_bytes(), out);
+    if !is_plain_connect {
+        encoder.pseudo(Pseudo::Scheme, if scheme == Scheme::Http { b"http" } else { b"https" }, out);
+    }
+    encoder.pseudo(Pseudo::Authority, authority.as_bytes(), out);
+    match target.form() {
+        TargetForm::Authority => {}
+        TargetForm::Origin | TargetForm::Asterisk => encoder.pseudo(Pseudo::Path, target.as_str().as_bytes(), out),
+        TargetForm::Absolute => encoder.pseudo(Pseudo::Path, &path_and_query(head), out),
+    }
+    if let Some(protocol) = protocol {
+        encoder.pseudo(Pseudo::Protocol, protocol, out);
+    }
+    put_fields(head, encoder, out);
+    let mut digits = [0; 20];
+    match framing {
+        Framing::Sized(octets) => encoder.field(names::CONTENT_LENGTH, decimal(octets, &mut digits), out),
+        // RFC 9110 §8.6: methods that expect content say that there is none.
+        Framing::Empty if matches!(method, Method::Post | Method::Put | Method::Patch) => {
+            encoder.field(names::CONTENT_LENGTH, b"0", out);
+        }
+        Framing::Empty | Framing::Stream | Framing::Tunnel => {}
+    }
+    let ends = matches!(framing, Framing::Empty | Framing::Sized(0));
+    frame.end(if ends { End::Stream } else { End::Open }, peer.frame_max, out);
+    Some(())
+}
+
+fn put_fields(head: &Head, encoder: &mut Encoder, out: &mut WriteList) {
+    let fields = head.fields();
+    for (name, value) in fields.iter() {
+        if let NameRef::Known(known) = name {
+            // RFC 9113 §8.2.2: of TE only that trailers are welcome is left.
+            if known == names::TE {
+                if value.eq_ignore_ascii_case(b"trailers") {
+                    encoder.field(name, value, out);
+                }
+                continue;
+            }
+            if known == names::HOST || known == names::CONTENT_LENGTH || is_of_connection(known) {
+                continue;
+            }
+        }
+        encoder.field(name, value, out);
+    }
+}
+
+// The origin form of an absolute target.
+#[cold]
+fn path_and_query(head: &Head) -> Vec<u8> {
+    let target = head.target();
+    let mut path = target.path().as_bytes().to_vec();
+    if let Some(query) = target.query() {
+        path.push(b'?');
+        path.extend_from_slice(query.as_bytes());
+    }
+    path
+}

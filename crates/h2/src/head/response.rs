@@ -1,0 +1,96 @@
+//! A response's head, and its trailers (RFC 9113 §8.3.2).
+
+use causeway_message::{FieldMap, ResponseHead, StatusCode, names, octets};
+
+use super::{Problem, Room, Special, put};
+use crate::hpack::{Field, Name, Sink};
+use crate::settings::Settings;
+
+/// A whole response head, as far as the machine cares.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Response {
+    pub(crate) status: StatusCode,
+    /// What Content-Length says.
+    pub(crate) declared: Option<u64>,
+}
+
+/// Takes a response's fields, or those of a trailer section, which has no status.
+pub(crate) struct ResponseSink<'a> {
+    head: &'a mut ResponseHead,
+    room: Room,
+    status: Option<StatusCode>,
+    has_length: bool,
+    is_trailer: bool,
+    problem: Option<Problem>,
+}
+
+impl<'a> ResponseSink<'a> {
+    pub(crate) fn head(head: &'a mut ResponseHead, settings: &Settings) -> Self {
+        Self::new(head, settings.head_bytes_max, settings.fields_max, false)
+    }
+
+    pub(crate) fn trailers(head: &'a mut ResponseHead, settings: &Settings) -> Self {
+        Self::new(head, settings.trailers_bytes_max, settings.fields_max, true)
+    }
+
+    fn new(head: &'a mut ResponseHead, octets: u32, fields: u16, is_trailer: bool) -> Self {
+        head.clear();
+        Self { head, room: Room { octets, fields }, status: None, has_length: false, is_trailer, problem: None }
+    }
+
+    #[inline]
+    fn take(&mut self, field: Field<'_>) -> Result<(), Problem> {
+        self.room.take(&field, self.head.fields())?;
+        if field.name == Name::Status {
+            return self.take_status(field);
+        }
+        let value = field.value;
+        match put(field, self.head.fields_mut())? {
+            Special::OfConnection => return Err(Problem::Malformed),
+            Special::Host => self.head.fields_mut().push_known(names::HOST, value),
+            Special::ContentLength => self.has_length = true,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    // RFC 9113 §8.3.2: once, and before all others; three digits.
+    fn take_status(&mut self, field: Field<'_>) -> Result<(), Problem> {
+        if self.is_trailer || self.status.is_some() || !self.head.fields().is_empty() || field.value.len() != 3 {
+            return Err(Problem::Malformed);
+        }
+        let code = octets::parse_number(field.value).and_then(|code| StatusCode::new(code as u16));
+        let status = code.ok_or(Problem::Malformed)?;
+        self.status = Some(status);
+        self.head.set_status(status);
+        Ok(())
+    }
+
+    /// What the whole block means.
+    pub(crate) fn finish(self) -> Result<Response, Problem> {
+        if let Some(problem) = self.problem {
+            return Err(problem);
+        }
+        let status = self.status.ok_or(Problem::Malformed)?;
+        let declared = if self.has_length { declared(self.head.fields())? } else { None };
+        Ok(Response { status, declared })
+    }
+
+    /// Whether a trailer section is whole and good.
+    pub(crate) fn finish_trailers(self) -> Result<(), Problem> {
+        self.problem.map_or(Ok(()), Err)
+    }
+}
+
+fn declared(fields: &FieldMap) -> Result<Option<u64>, Problem> {
+    fields.content_length().map_err(|_| Problem::Malformed)
+}
+
+impl Sink for ResponseSink<'_> {
+    #[inline]
+    fn field(&mut self, field: Field<'_>) {
+        if self.problem.is_none() {
+            self.problem = self.take(field).err();
+        }
+    }
+}

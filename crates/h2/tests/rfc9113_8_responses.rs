@@ -1,0 +1,378 @@
+//! RFC 9113 in the client's role: requests out, responses in (§8), what a server may do to a connection.
+#![allow(missing_docs, reason = "a test")]
+
+mod peer;
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use causeway_h2::hpack::Decoder;
+use causeway_h2::{Client, ClientEvent, Scheme, Settings, Unopened};
+use causeway_message::{
+    BodyLength, Chunk, FieldValue, Framing, Head, Method, NameRef, ResponseHead, StreamId, WriteList,
+};
+use peer::*;
+
+/// The server of one client's machine.
+struct Upstream {
+    client: Client,
+    head: ResponseHead,
+    out: WriteList,
+    decoder: Decoder,
+    pending: Vec<u8>,
+    lines: Vec<String>,
+}
+
+fn request(method: &'static str, target: &str, fields: &[(&str, &'static str)]) -> Head {
+    let mut head = Head::new();
+    head.set_method(Method::parse(method.as_bytes()).unwrap());
+    head.set_target(target).unwrap();
+    for (name, value) in fields {
+        head.fields_mut().append(NameRef::parse(name.as_bytes()).unwrap(), FieldValue::from_static(value));
+    }
+    head
+}
+
+impl Upstream {
+    /// A connection on which the server has said these settings.
+    fn met(entries: &[(u16, u32)]) -> Self {
+        let client = Client::new(Rc::new(Settings::client()));
+        let (head, out, decoder) = (ResponseHead::default(), WriteList::new(), Decoder::new(4096));
+        let mut upstream = Self { client, head, out, decoder, pending: Vec::new(), lines: Vec::new() };
+        upstream.feed(&[settings(entries), settings_ack()].concat());
+        assert_eq!(
+            upstream.take(),
+            "> PRI\n> SETTINGS 2=0 4=1048576 6=32768\n> 0 WINDOW_UPDATE 2031617\n> SETTINGS ACK"
+        );
+        upstream
+    }
+
+    /// With one request open, of this method.
+    fn asked(method: &'static str) -> Self {
+        let mut upstream = Self::met(&[]);
+        upstream.open(&request(method, "/", &[("host", "b.test")]), Framing::Empty).unwrap();
+        upstream.take();
+        upstream
+    }
+
+    fn open(&mut self, head: &Head, framing: Framing) -> Result<StreamId, Unopened> {
+        let id = self.client.open(head, Scheme::Https, framing, &mut self.out);
+        self.print();
+        id
+    }
+
+    fn feed(&mut self, octets: &[u8]) {
+        self.pending.extend_from_slice(octets);
+        loop {
+            let pending = std::mem::take(&mut self.pending);
+            let handled = self.client.handle_octets(Instant::now(), &pending, &mut self.head, &mut self.out);
+            self.print();
+            let idle = handled.consumed == 0 && handled.event.is_none();
+            if let Some(event) = handled.event {
+                self.note(event, &pending);
+            }
+            self.pending = pending[handled.consumed..].to_vec();
+            if idle {
+                return;
+            }
+        }
+    }
+
+    fn note(&mut self, event: ClientEvent, input: &[u8]) {
+        let fields: String = self
+            .head
+            .fields()
+            .iter()
+            .map(|(name, value)| format!(" {}={}", name.as_str().to_ascii_lowercase(), String::from_utf8_lossy(value)))
+            .collect();
+        let status = self.head.status().as_u16();
+        let line = match event {
+            ClientEvent::Informational { stream } => format!("< {} informational {status}{fields}", stream.0),
+            ClientEvent::Head { stream, body } => {
+                let body = match body {
+                    BodyLength::None => String::new(),
+                    BodyLength::Sized(octets) => format!(" +{octets}"),
+                    BodyLength::Unknown => " +?".to_owned(),
+                };
+                format!("< {} {status}{fields}{body}", stream.0)
+            }
+            ClientEvent::Data { stream, range } => {
+                self.client.release(stream, range.len() as u32, &mut self.out);
+                let start = format!("< {} data ", stream.0);
+                let text = String::from_utf8_lossy(&input[range]);
+                match self.lines.last_mut() {
+                    Some(last) if last.starts_with(&start) => return last.push_str(&text),
+                    _ => start + &text,
+                }
+            }
+            ClientEvent::Trailers { stream } => format!("< {} trailers{fields}", stream.0),
+            ClientEvent::End { stream } => format!("< {} end", stream.0),
+            ClientEvent::Reset { stream, code } => format!("< {} reset {code:?}", stream.0),
+            ClientEvent::Unprocessed { stream } => format!("< {} unprocessed", stream.0),
+            ClientEvent::GoAway { code } => format!("< goaway {code:?}"),
+            ClientEvent::Broken => "< broken".to_owned(),
+        };
+        self.lines.push(line);
+    }
+
+    fn print(&mut self) {
+        let octets = written(&self.out);
+        self.out.advance(octets.len());
+        let mut rest = &octets[..];
+        if let Some(behind) = rest.strip_prefix(PREFACE) {
+            self.lines.push("> PRI".to_owned());
+            rest = behind;
+        }
+        print_frames(rest, &mut self.decoder, &mut self.lines);
+    }
+
+    fn take(&mut self) -> String {
+        self.print();
+        std::mem::take(&mut self.lines).join("\n")
+    }
+}
+
+fn status(stream: u32, flags: u8, fields: &[(&str, &str)]) -> Vec<u8> {
+    headers(stream, flags, &with(&[(":status", "200")], fields))
+}
+
+/// What comes of frames behind one GET, once handed over whole and once octet by octet.
+#[track_caller]
+fn check(method: &'static str, cases: &[(&str, Vec<u8>, &str)]) {
+    for (why, octets, want) in cases {
+        let want: Vec<&str> = want.lines().map(str::trim).collect();
+        for step in [octets.len().max(1), 1] {
+            let mut upstream = Upstream::asked(method);
+            octets.chunks(step).for_each(|piece| upstream.feed(piece));
+            assert_eq!(upstream.take().lines().collect::<Vec<_>>(), want, "{why}, {step} at a time");
+        }
+    }
+}
+
+// §8.3.1, §8.2.2: pseudo-fields first, the authority from Host, nothing of HTTP/1's connections.
+#[test]
+fn requests_out() {
+    let mut upstream = Upstream::met(&[]);
+    let cases: &[(Head, Framing, &str)] = &[
+        (
+            request(
+                "GET",
+                "/a?b",
+                &[("host", "b.test"), ("x-a", "c"), ("connection", "x"), ("te", "gzip"), ("cookie", "d=e")],
+            ),
+            Framing::Empty,
+            "HEADERS END :method=GET :scheme=https :authority=b.test :path=/a?b x-a=c cookie=d=e",
+        ),
+        (
+            request("POST", "http://c.test:8/p?q", &[("host", "b.test"), ("te", "trailers"), ("content-length", "9")]),
+            Framing::Sized(5),
+            "HEADERS :method=POST :scheme=https :authority=c.test:8 :path=/p?q te=trailers content-length=5",
+        ),
+        (
+            request("PUT", "/", &[("host", "b.test"), ("transfer-encoding", "chunked"), ("upgrade", "x")]),
+            Framing::Stream,
+            "HEADERS :method=PUT :scheme=https :authority=b.test :path=/",
+        ),
+        (
+            request("POST", "/", &[("host", "b.test")]),
+            Framing::Empty,
+            "HEADERS END :method=POST :scheme=https :authority=b.test :path=/ content-length=0",
+        ),
+        (
+            request("OPTIONS", "*", &[("host", "b.test")]),
+            Framing::Empty,
+            "HEADERS END :method=OPTIONS :scheme=https :authority=b.test :path=*",
+        ),
+        (request("CONNECT", "d.test:443", &[]), Framing::Tunnel, "HEADERS :method=CONNECT :authority=d.test:443"),
+    ];
+    for (at, (head, framing, want)) in cases.iter().enumerate() {
+        let id = at as u32 * 2 + 1;
+        assert_eq!(upstream.open(head, *framing), Ok(StreamId(id)));
+        assert_eq!(upstream.take(), format!("> {id} {want}"));
+    }
+    for head in
+        [request("GET", "/", &[]), request("CONNECT", "/chat", &[("host", "b"), ("upgrade", "websocket")]), Head::new()]
+    {
+        assert_eq!(upstream.open(&head, Framing::Empty), Err(Unopened::Head));
+        assert_eq!(upstream.take(), "");
+    }
+    // RFC 8441 §4: once the server has offered it.
+    upstream.feed(&settings(&[(8, 1)]));
+    upstream.take();
+    let websocket = request("CONNECT", "/chat", &[("host", "b.test"), ("upgrade", "websocket")]);
+    assert_eq!(upstream.open(&websocket, Framing::Tunnel), Ok(StreamId(13)));
+    let want = "> 13 HEADERS :method=CONNECT :scheme=https :authority=b.test :path=/chat :protocol=websocket";
+    assert_eq!(upstream.take(), want);
+}
+
+// §8.1: content and trailers go out as a server's do.
+#[test]
+fn content_out() {
+    let mut upstream = Upstream::met(&[(4, 5)]);
+    let id = upstream.open(&request("POST", "/", &[("host", "b.test")]), Framing::Sized(8)).unwrap();
+    let mut chunk = Chunk::from_static(b"12345678");
+    upstream.client.send(id, &mut chunk, &mut upstream.out);
+    assert_eq!((chunk.len(), upstream.client.writable(id)), (3, false));
+    upstream.feed(&window_update(1, 10));
+    upstream.client.send(id, &mut chunk, &mut upstream.out);
+    upstream.client.finish(id, &mut upstream.out);
+    assert!(upstream.take().ends_with("> 1 DATA 12345\n> 1 DATA 678 END"));
+    upstream.feed(&status(1, END_STREAM, &[]));
+    assert_eq!((upstream.take().as_str(), upstream.client.streams()), ("< 1 200", 0));
+}
+
+// §8.1, §8.3.2: one status first, three digits; answers before the answer; content as long as declared; trailers.
+#[test]
+fn responses_in() {
+    let refused = "> 1 RST_STREAM PROTOCOL_ERROR\n< 1 reset Protocol";
+    let sized = |flags, length| status(1, flags, &[("content-length", length)]);
+    check(
+        "GET",
+        &[
+            ("bare", status(1, END_STREAM, &[("x", "y")]), "< 1 200 x=y"),
+            (
+                "with content",
+                [sized(0, "5"), data(1, 0, b"hel"), data(1, END_STREAM, b"lo")].concat(),
+                "< 1 200 content-length=5 +5\n< 1 data hello\n< 1 end",
+            ),
+            (
+                "with trailers",
+                [status(1, 0, &[]), data(1, 0, b"hi"), headers(1, END_STREAM, &[("x-sum", "1")])].concat(),
+                "< 1 200 +?\n< 1 data hi\n< 1 trailers x-sum=1",
+            ),
+            (
+                "103 first",
+                [headers(1, 0, &[(":status", "103"), ("link", "x")]), status(1, END_STREAM, &[])].concat(),
+                "< 1 informational 103 link=x\n< 1 200",
+            ),
+            ("an end in 103", headers(1, END_STREAM, &[(":status", "103")]), refused),
+            ("101", headers(1, 0, &[(":status", "101")]), refused),
+            ("no status", headers(1, END_STREAM, &[("x", "y")]), refused),
+            ("two", headers(1, END_STREAM, &[(":status", "200"), (":status", "200")]), refused),
+            ("behind a field", headers(1, END_STREAM, &[("x", "y"), (":status", "200")]), refused),
+            ("no number", headers(1, END_STREAM, &[(":status", "2x0")]), refused),
+            ("four digits", headers(1, END_STREAM, &[(":status", "0200")]), refused),
+            ("a request's field", headers(1, END_STREAM, &[(":status", "200"), (":path", "/")]), refused),
+            ("a field of a connection", status(1, END_STREAM, &[("connection", "close")]), refused),
+            ("upper case", status(1, END_STREAM, &[("X", "y")]), refused),
+            ("content first", data(1, 0, b"x"), refused),
+            (
+                "trailers without an end",
+                [status(1, 0, &[]), headers(1, 0, &[("x", "y")])].concat(),
+                "< 1 200 +?\n> 1 RST_STREAM PROTOCOL_ERROR\n< 1 reset Protocol",
+            ),
+            (
+                "too much",
+                [sized(0, "1"), data(1, 0, b"xx")].concat(),
+                "< 1 200 content-length=1 +1\n> 1 RST_STREAM PROTOCOL_ERROR\n< 1 reset Protocol",
+            ),
+            ("too little", sized(END_STREAM, "1"), refused),
+            ("a server's reset", rst_stream(1, 2), "< 1 reset Internal"),
+            ("§8.7: refused", rst_stream(1, 7), "< 1 unprocessed"),
+        ],
+    );
+}
+
+// RFC 9110 §8.6, §15.4.5: what HEAD, 204 and 304 declare does not come.
+#[test]
+fn responses_without_content() {
+    let declared = |code| headers(1, END_STREAM, &[(":status", code), ("content-length", "5")]);
+    check(
+        "HEAD",
+        &[
+            ("with the head", declared("200"), "< 1 200 content-length=5"),
+            (
+                "an end of its own",
+                [status(1, 0, &[("content-length", "5")]), data(1, END_STREAM, b"")].concat(),
+                "< 1 200 content-length=5 +?\n< 1 end",
+            ),
+            (
+                "content all the same",
+                [status(1, 0, &[("content-length", "5")]), data(1, END_STREAM, b"hello")].concat(),
+                "< 1 200 content-length=5 +?\n> 1 RST_STREAM PROTOCOL_ERROR\n< 1 reset Protocol",
+            ),
+        ],
+    );
+    check("GET", &[("304", declared("304"), "< 1 304 content-length=5")]);
+}
+
+// §5.1, §6.6, §8.4, RFC 9218 §7.1: what a server may not do.
+#[test]
+fn what_a_server_may_not_do() {
+    let broken = |code| format!("> GOAWAY 0 {code}\n< broken");
+    check(
+        "GET",
+        &[
+            ("push", frame(0x5, END_HEADERS, 1, &[0, 0, 0, 2, 0x82]), &broken("PROTOCOL_ERROR")),
+            ("a stream of its own", status(2, END_STREAM, &[]), &broken("PROTOCOL_ERROR")),
+            ("a stream that nobody opened", status(3, END_STREAM, &[]), &broken("PROTOCOL_ERROR")),
+            ("a priority of its own", priority_update(5, "u=1"), &broken("PROTOCOL_ERROR")),
+            (
+                "more behind the end",
+                [status(1, END_STREAM, &[]), data(1, 0, b"x")].concat(),
+                &format!("< 1 200\n{}", broken("STREAM_CLOSED")),
+            ),
+            ("an undecodable head", frame(0x1, END_HEADERS, 1, &[0xff; 8]), &broken("COMPRESSION_ERROR")),
+        ],
+    );
+    // §3.4: its SETTINGS come first.
+    let mut upstream = Upstream::asked("GET");
+    upstream.client = Client::new(Rc::new(Settings::client()));
+    upstream.feed(&ping(0, b"12345678"));
+    assert!(upstream.take().ends_with(&broken("PROTOCOL_ERROR")));
+}
+
+// §5.1.2: not more streams than the server takes; before it has said how many, a hundred.
+#[test]
+fn the_servers_limit() {
+    let mut upstream = Upstream::met(&[(3, 2)]);
+    let get = request("GET", "/", &[("host", "b.test")]);
+    assert_eq!(upstream.client.room(), 2);
+    assert_eq!(upstream.open(&get, Framing::Empty), Ok(StreamId(1)));
+    assert_eq!(upstream.open(&get, Framing::Empty), Ok(StreamId(3)));
+    assert_eq!(upstream.open(&get, Framing::Empty), Err(Unopened::Full));
+    upstream.feed(&status(1, END_STREAM, &[]));
+    assert_eq!(upstream.open(&get, Framing::Empty), Ok(StreamId(5)));
+    upstream.client.reset(StreamId(3), &mut upstream.out);
+    assert!(upstream.take().ends_with("> 3 RST_STREAM CANCEL"));
+    upstream.feed(&[status(3, 0, &[]), data(3, 0, b"late")].concat());
+    assert_eq!(upstream.take(), "", "it had not heard of it");
+    let mut fresh = Client::new(Rc::new(Settings::client()));
+    let opened =
+        (0..200).take_while(|_| fresh.open(&get, Scheme::Http, Framing::Empty, &mut upstream.out).is_ok()).count();
+    assert_eq!(opened, 100);
+}
+
+// §6.8: what is beyond the last stream was not looked at and may be sent again; the rest is still answered.
+#[test]
+fn goaway_in() {
+    let mut upstream = Upstream::met(&[]);
+    let get = request("GET", "/", &[("host", "b.test")]);
+    (0..4).for_each(|_| assert!(upstream.open(&get, Framing::Empty).is_ok()));
+    upstream.take();
+    upstream.feed(&goaway(0x7fff_ffff, 0));
+    assert_eq!(upstream.take(), "< goaway NoError");
+    upstream.feed(&[goaway(3, 0), status(5, END_STREAM, &[]), status(3, END_STREAM, &[])].concat());
+    assert_eq!(upstream.take(), "< goaway NoError\n< 5 unprocessed\n< 7 unprocessed\n< 3 200");
+    assert_eq!(upstream.open(&get, Framing::Empty), Err(Unopened::Ending));
+    assert!(upstream.client.is_last() && !upstream.client.wants_close());
+    upstream.feed(&status(1, END_STREAM, &[]));
+    assert!(upstream.client.wants_close());
+}
+
+// The end from our side, and from nobody's.
+#[test]
+fn endings() {
+    let mut upstream = Upstream::asked("GET");
+    upstream.client.drain(&mut upstream.out);
+    assert_eq!(upstream.take(), "> GOAWAY 0 NO_ERROR");
+    assert!(!upstream.client.wants_close());
+    upstream.feed(&status(1, END_STREAM, &[]));
+    assert!(upstream.client.wants_close());
+    let mut upstream = Upstream::asked("GET");
+    assert_eq!(upstream.client.handle_eof(), Some(ClientEvent::Broken));
+    assert!(upstream.client.wants_close() && upstream.client.handle_eof().is_none());
+    let mut idle = Upstream::met(&[]);
+    assert_eq!(idle.client.handle_eof(), None);
+    assert!(idle.client.wants_close());
+}
