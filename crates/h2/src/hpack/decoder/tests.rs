@@ -75,6 +75,15 @@ fn rfc9113_8_2_1_values() {
     check(b"x-own", b"", ("x-own", true));
 }
 
+/// The one field that may come.
+struct Expected<'a>(&'a str, &'a str);
+
+impl Sink for Expected<'_> {
+    fn field(&mut self, field: Field<'_>) {
+        assert_eq!((field.name, field.value), (Name::Other(self.0), self.1.as_bytes()));
+    }
+}
+
 // Names keep their right octets while the table's memory is moved and grows.
 #[test]
 fn names_and_values_stay_right_while_the_table_turns_over() {
@@ -90,10 +99,10 @@ fn names_and_values_stay_right_while_the_table_turns_over() {
             if size > 4096 {
                 break;
             }
-            let field = decoder.indexed(62 + back).expect("it is in the table");
-            assert_eq!((field.name, field.value), (Name::Other(name), value.as_bytes()), "{round}, {back} back");
+            let mut expected = Expected(name, value);
+            decoder.indexed(62 + back, &mut expected).unwrap_or_else(|_| panic!("{round}, {back} back"));
             back += 1;
         }
-        assert_eq!(decoder.indexed(62 + back), Err(HpackFault::UnknownIndex), "{round}");
+        assert_eq!(decoder.indexed(62 + back, &mut Judged::default()), Err(HpackFault::UnknownIndex), "{round}");
     }
 }
