@@ -1,8 +1,8 @@
 //! Do the server's pages look and behave right in a real browser?
 //!
 //! Every page, light and dark, on a phone and on a desk: no console error, no uncaught exception, no dialog, no request to
-//! another origin, no sideways scroll. Then what the page is for: [`listing`] sorts and follows links. Screenshots go to
-//! `target/pages/`, for a person's eye.
+//! another origin, no sideways scroll. Then what the page is for: [`listing`] sorts and follows links, and over TLS all of it
+//! comes by HTTP/2. Screenshots go to `target/pages/`, for a person's eye.
 //!
 //! - [`devtools`]: Chromium, driven through the DevTools protocol
 //! - [`listing`]: a folder that is sorted, and one with hostile file names
@@ -10,6 +10,7 @@
 mod devtools;
 mod listing;
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -40,6 +41,9 @@ const VIEWS: [View; 4] = [
 /// Below this a view is a phone's: touch, overlay scroll bars, and a layout that asks for the viewport's width.
 const PHONE_WIDTH_MAX: u32 = 600;
 
+/// On the page over TLS: more than a browser asks for at once over HTTP/1.
+const IMAGES: usize = 60;
+
 /// What is done on a page once it stands; complaints go into the list.
 type Act<'a> = &'a dyn Fn(&mut Tab<'_>, View, &mut Vec<String>) -> anyhow::Result<()>;
 
@@ -63,14 +67,19 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     // Not at home in the folder it shows, where it might leave files of its own.
     let files = Server::start(browse, &house.scratch("file-server")?, listing_at)?;
 
+    let secure_at = free_address()?;
+    let secure_folder = house.scratch("https")?;
+    let secure = serve_secure(&causeway, &secure_folder, secure_at)?;
+
     let shots = house.target.join("pages");
     let mut browser = Browser::start(&chromium, &house.scratch("chromium")?)?;
     let listing = format!("http://{listing_at}");
-    let pages: [(&str, String, Act); 4] = [
+    let pages: [(&str, String, Act); 5] = [
         ("welcome", format!("http://{welcome_at}/"), &|_, _, _| Ok(())),
         ("listing", format!("{listing}/"), &|_, _, _| Ok(())),
         ("sorted", format!("{listing}/sorted/"), &listing::check_sorting),
         ("hostile", format!("{listing}/hostile/"), &listing::check_names),
+        ("https", format!("https://localhost:{}/", secure_at.port()), &check_http2),
     ];
     let mut complaints = Vec::new();
     for (name, url, act) in &pages {
@@ -83,7 +92,44 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
         return Ok(Done::saying(format!("{} pages in {} views", pages.len(), VIEWS.len())));
     }
     complaints.extend([format!("log of run:\n{}", welcome.log()), format!("log of file-server:\n{}", files.log())]);
+    complaints.push(format!("log of the server over TLS:\n{}", secure.log()));
     Err(Halt::Failed(complaints.join("\n")))
+}
+
+/// A page with many images, over TLS with a certificate of the server's own authority.
+fn serve_secure(causeway: &Path, home: &Path, at: SocketAddr) -> anyhow::Result<Server> {
+    let global = "{\n\tadmin off\n\tskip_install_trust\n\tauto_https disable_redirects\n}\n";
+    let site = format!("https://localhost:{} {{\n\ttls internal\n\troot site\n\tfile_server\n}}\n", at.port());
+    std::fs::write(home.join("Caddyfile"), format!("{global}{site}"))?;
+    let folder = home.join("site");
+    std::fs::create_dir(&folder)?;
+    let head = "<!doctype html><meta name=viewport content='width=device-width'><title>h2</title><link rel=icon href='data:,'>";
+    let images: String = (0..IMAGES).map(|image| format!("<img src='{image}.svg' alt=''>")).collect();
+    std::fs::write(folder.join("index.html"), format!("{head}{images}"))?;
+    for image in 0..IMAGES {
+        let svg = "<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'><path d='M0 0h9v9z'/></svg>";
+        std::fs::write(folder.join(format!("{image}.svg")), svg)?;
+    }
+    let mut run = Command::new(causeway);
+    run.args(["run", "--config", "Caddyfile"]);
+    Server::start(run, home, at)
+}
+
+/// The page and all its images came over HTTP/2, and are shown.
+fn check_http2(tab: &mut Tab<'_>, _: View, complaints: &mut Vec<String>) -> anyhow::Result<()> {
+    let used = tab.evaluate(
+        "[...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')].map(entry => entry.nextHopProtocol)",
+    )?;
+    let used: Vec<&str> = used.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let over_h2 = used.iter().filter(|protocol| **protocol == "h2").count();
+    if over_h2 != IMAGES + 1 || used.len() != IMAGES + 1 {
+        complaints.push(format!("not all over h2: {used:?}"));
+    }
+    let shown = tab.evaluate("[...document.images].filter(image => image.naturalWidth == 9).length")?;
+    if shown != IMAGES {
+        complaints.push(format!("{shown} of {IMAGES} images are shown"));
+    }
+    Ok(())
 }
 
 /// `cargo xtask pages URL…`: the checks that hold for any page, on pages served by someone else.

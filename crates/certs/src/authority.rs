@@ -16,7 +16,7 @@ use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::certificate::{moment, renew_at};
-use super::storage::{FileStorage, safe};
+use super::storage::{FileStorage, Lasting, safe};
 use super::{Certificate, Error, pem};
 
 /// Caddy's ten years, of 360 days each.
@@ -273,8 +273,12 @@ fn make_root(spec: &AuthoritySpec, storage: &FileStorage, now: SystemTime) -> Re
     let key = KeyPair::generate().map_err(failed)?;
     let params = authority_params(&name, 1, now, now + ROOT_LIFETIME)?;
     let root = params.self_signed(&key).map_err(failed)?;
-    storage.store(&spec.key("root.key"), key.serialize_pem().as_bytes())?;
-    storage.store(&spec.key("root.crt"), pem::write_chain(std::slice::from_ref(root.der())).as_bytes())?;
+    storage.store(&spec.key("root.key"), key.serialize_pem().as_bytes(), Lasting::Yes)?;
+    storage.store(
+        &spec.key("root.crt"),
+        pem::write_chain(std::slice::from_ref(root.der())).as_bytes(),
+        Lasting::Yes,
+    )?;
     tracing::info!(
         "certificate authority '{}': made its root, {}",
         spec.id,
@@ -302,8 +306,8 @@ fn make_intermediate(
     params.use_authority_key_identifier_extension = true;
     let intermediate = params.signed_by(&key, &root_issuer).map_err(failed)?;
     let chain = vec![intermediate.der().clone()];
-    storage.store(&spec.key("intermediate.key"), key.serialize_pem().as_bytes())?;
-    storage.store(&spec.key("intermediate.crt"), pem::write_chain(&chain).as_bytes())?;
+    storage.store(&spec.key("intermediate.key"), key.serialize_pem().as_bytes(), Lasting::Yes)?;
+    storage.store(&spec.key("intermediate.crt"), pem::write_chain(&chain).as_bytes(), Lasting::Yes)?;
     tracing::info!("certificate authority '{}': made an intermediate", spec.id);
     let place = storage.path(&spec.key("intermediate.crt")).display().to_string();
     signer(chain, key, &place)

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256, RsaKeySize};
 
 use super::authority::SignedBy;
-use super::storage::safe;
+use super::storage::{Lasting, safe};
 use super::{Authority, AuthoritySpec, Certificate, Error, FileStorage, Store, pem};
 
 /// The least time between two looks, and the time until another try of what failed.
@@ -143,7 +143,7 @@ impl Keeper {
         for authority in &mut *authorities {
             match authority.renew(now) {
                 Ok(true) => {
-                    tracing::info!("certificate authority '{}': its intermediate is renewed", authority.spec().id)
+                    tracing::info!("certificate authority '{}': its intermediate is renewed", authority.spec().id);
                 }
                 Ok(false) => {}
                 Err(error) => {
@@ -219,10 +219,8 @@ fn obtain(
     let fresh = |certificate: &Certificate| {
         certificate.is_valid(now) && now < due(managed, certificate) && authority.leads_here(certificate)
     };
-    if let Some(stored) = stored {
-        if fresh(&stored) {
-            return Ok(stored);
-        }
+    if let Some(stored) = stored.filter(fresh) {
+        return Ok(stored);
     }
     let failed = |error: rcgen::Error| Error::Sign(managed.name.clone(), error.to_string());
     let [chain_at, key_at, meta_at] = keys(managed);
@@ -233,9 +231,9 @@ fn obtain(
     };
     let by = if managed.by_root { SignedBy::Root } else { SignedBy::Intermediate };
     let chain = authority.sign(&managed.name, &key, managed.lifetime, by, now)?;
-    storage.store(&key_at, key.serialize_pem().as_bytes())?;
-    storage.store(&chain_at, pem::write_chain(&chain).as_bytes())?;
-    storage.store(&meta_at, meta(&managed.name).as_bytes())?;
+    storage.store(&key_at, key.serialize_pem().as_bytes(), Lasting::No)?;
+    storage.store(&chain_at, pem::write_chain(&chain).as_bytes(), Lasting::No)?;
+    storage.store(&meta_at, meta(&managed.name).as_bytes(), Lasting::No)?;
     tracing::info!("{}: obtained a certificate of the authority '{}'", managed.name, managed.authority);
     let der = rustls::pki_types::PrivatePkcs8KeyDer::from(key.serialize_der());
     Certificate::new(chain, der.into(), Vec::new(), (&chain_at, &key_at))

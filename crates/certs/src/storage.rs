@@ -20,6 +20,14 @@ pub struct FileStorage {
     root: PathBuf,
 }
 
+/// Whether a value must be there after a power cut. What can be made again at once need not: thousands of leaves are signed in the
+/// time that the disk takes for some.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lasting {
+    Yes,
+    No,
+}
+
 impl FileStorage {
     /// In this folder, which is made when it is first written to.
     pub fn new(root: impl Into<PathBuf>) -> Self {
@@ -46,8 +54,8 @@ impl FileStorage {
         }
     }
 
-    /// Replaces a value as a whole: a reader sees the old one or the new one, after a crash too.
-    pub(crate) fn store(&self, key: &str, value: &[u8]) -> Result<(), Error> {
+    /// Replaces a value as a whole: a reader sees the old one or the new one; after a power cut too where it must last.
+    pub(crate) fn store(&self, key: &str, value: &[u8], lasting: Lasting) -> Result<(), Error> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let path = self.path(key);
         let failed = |error| Error::Write(path.clone(), error);
@@ -57,6 +65,9 @@ impl FileStorage {
         let fresh = path.with_added_extension(format!("{}-{number}.new", std::process::id()));
         let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh).and_then(|mut file| {
             file.write_all(value)?;
+            if lasting == Lasting::No {
+                return fs::rename(&fresh, &path);
+            }
             file.sync_all()?;
             fs::rename(&fresh, &path)?;
             File::open(folder)?.sync_all()

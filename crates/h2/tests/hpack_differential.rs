@@ -59,7 +59,7 @@ fn boxed(fields: Vec<Line>) -> Fields {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn what_we_encode_both_decode(bound in prop_oneof![Just(4096), 0u32..9000], blocks in blocks()) {
@@ -98,6 +98,8 @@ proptest! {
             let theirs = theirs.unwrap_or_default();
             prop_assert_eq!(kept.0.len(), theirs.len());
             for (field, (name, value)) in kept.0.iter().zip(&theirs) {
+                // Their static table has a slip of the pen at index 15 (RFC 7541 Appendix A).
+                let name = if name == b"accept-" { &b"accept-charset"[..] } else { name };
                 prop_assert!(&field.value == value && field.size as usize == name.len() + value.len() + 32);
                 let judged = field.name == "invalid" || field.name == ":other";
                 prop_assert!(judged || field.name.as_bytes() == name, "{} {:?}", field.name, name);

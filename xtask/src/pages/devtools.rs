@@ -40,6 +40,8 @@ impl Browser {
         command.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]);
         command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
         command.args(["--disable-dev-shm-usage", "--remote-debugging-pipe", "about:blank"]);
+        // What is tested over TLS has a certificate of an authority that nobody trusts.
+        command.arg("--ignore-certificate-errors");
         command.arg(format!("--user-data-dir={}", folder.display()));
         let log = folder.with_extension("log");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(File::create(&log)?);

@@ -202,3 +202,33 @@ fn authorities_by_the_api() {
         assert_eq!(ask(admin, path).status, status, "{path}");
     }
 }
+
+// Caddy's documentation of `tls`: `internal` signs any name; `client_auth` asks for a certificate of an authority, and then Host
+// must be the name that the connection was opened for.
+#[test]
+fn what_the_directive_says() {
+    if !is_there("curl") {
+        return;
+    }
+    let folder = caddyfile("auto_https disable_redirects", "localhost:0 {\n\trespond hi\n}");
+    drop(folder.start(&["run"]));
+    let root = folder.path(ROOT);
+    let pool = format!("trust_pool file {}", root.display());
+    let sites = format!(
+        "example.com:0 {{\n\ttls internal\n\trespond open\n}}\n\
+         a.localhost:0 {{\n\ttls {{\n\t\tclient_auth {{\n\t\t\t{pool}\n\t\t}}\n\t}}\n\trespond closed\n}}"
+    );
+    folder.write("Caddyfile", format!("{{\n\tauto_https disable_redirects\n}}\n{sites}\n"));
+    let server = folder.start(&["run"]);
+    let port = server.port();
+    assert_eq!(curl(&folder, "example.com", port, &[]).as_deref(), Ok("open"));
+    assert!(curl(&folder, "a.localhost", port, &[]).is_err(), "it asks for a certificate");
+    let file = |extension: &str| {
+        folder.path(&format!(".local/share/causeway/certificates/local/localhost/localhost.{extension}"))
+    };
+    let (certificate, key) = (file("crt").display().to_string(), file("key").display().to_string());
+    let shown = ["--cert", &certificate, "--key", &key];
+    assert_eq!(curl(&folder, "a.localhost", port, &shown).as_deref(), Ok("closed"));
+    let more = [&shown[..], &["-H", "Host: example.com", "-o", "/dev/null", "-w", "%{http_code}"]].concat();
+    assert_eq!(curl(&folder, "a.localhost", port, &more).as_deref(), Ok("421"));
+}

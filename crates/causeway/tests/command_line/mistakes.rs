@@ -59,10 +59,12 @@ fn what_is_not_built() {
     for (caddyfile, want) in [
         (":8080\nreverse_proxy :9000\n", "Caddyfile:2:1: directive 'reverse_proxy' is not built into this version"),
         (":8080\nencode gzip\n", "Caddyfile:2:1: directive 'encode' is not built into this version"),
-        (":8080\ntls internal\n", "Caddyfile:2:1: directive 'tls' is not built into this version"),
+        (
+            "localhost {\n\ttls internal {\n\t\ton_demand\n\t}\n}\n",
+            "Caddyfile:3:3: found 'true', expected nothing: this is not built",
+        ),
         (":8080\nlog\n", "Caddyfile:2:1: directive 'log' is not built into this version"),
         (":8080\nfs other\n", "Caddyfile:2:1: directive 'fs' is not built into this version"),
-        ("{\n\temail a@b.c\n}\n", "Caddyfile:2:2: global option 'email' is not built into this version"),
         (
             "{\n\tservers {\n\t\tlistener_wrappers {\n\t\t\ttls\n\t\t}\n\t}\n}\n\n:8080\nrespond hi\n",
             "Caddyfile:3:3: found '[{\"wrapper\":\"tls\"}]', expected nothing: this is not built",

@@ -27,14 +27,14 @@ fn values_are_kept_for_their_owner_only() {
     let folder = Folder::new();
     let storage = FileStorage::new(folder.path("data"));
     assert_eq!(storage.load("a/b/c.crt").unwrap(), None);
-    storage.store("a/b/c.crt", b"one").unwrap();
-    storage.store("a/b/c.crt", b"two").unwrap();
+    storage.store("a/b/c.crt", b"one", Lasting::Yes).unwrap();
+    storage.store("a/b/c.crt", b"two", Lasting::No).unwrap();
     assert_eq!(storage.load("a/b/c.crt").unwrap().as_deref(), Some(&b"two"[..]));
     let mode = |path: &str| fs::metadata(folder.path(path)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("data"), mode("data/a/b"), mode("data/a/b/c.crt")), (0o700, 0o700, 0o600));
     assert_eq!(fs::read_dir(folder.path("data/a/b")).unwrap().count(), 1, "nothing half written is left");
     fs::write(folder.path("file"), "").unwrap();
-    let error = FileStorage::new(folder.path("file")).store("x", b"").unwrap_err().to_string();
+    let error = FileStorage::new(folder.path("file")).store("x", b"", Lasting::Yes).unwrap_err().to_string();
     assert!(error.contains("writing it: "), "{error}");
 }
 

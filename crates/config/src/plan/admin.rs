@@ -157,7 +157,7 @@ pub(super) fn read(config: &Config, build: &mut Build<'_>) -> Result<(Admin, Sto
 impl WrittenAdmin {
     fn read(&self, build: &mut Build<'_>) -> Result<Admin, BuildError> {
         for (key, value, expected) in [
-            ("identity", &self.identity, "nothing: an identity needs TLS, which is not built"),
+            ("identity", &self.identity, "nothing: the server's identity is not built"),
             ("remote", &self.remote, "nothing: the remote admin endpoint is not built"),
         ] {
             refuse_present(key, value.as_ref(), expected, build)?;
@@ -311,7 +311,7 @@ mod tests {
             ),
             (
                 json!({ "admin": { "identity": {} } }),
-                "admin.identity: found '{}', expected nothing: an identity needs TLS, which is not built",
+                "admin.identity: found '{}', expected nothing: the server's identity is not built",
             ),
             (
                 json!({ "admin": { "remote": {} } }),

@@ -7,7 +7,7 @@
 mod names;
 mod redirects;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use causeway_pipeline::{Build, BuildError, ListenAddress, TlsPolicy};
 use serde::Deserialize;
@@ -102,6 +102,7 @@ pub(super) fn arrange(
     build: &mut Build<'_>,
 ) -> Result<Arranged, LoadError> {
     let mut arranged = Arranged::default();
+    let loaded: HashSet<&str> = loaded.iter().map(String::as_str).collect();
     let mut names = BTreeSet::new();
     let mut redirects = redirects::Redirects::default();
     for site in &mut *sites {
@@ -122,7 +123,7 @@ pub(super) fn arrange(
             let wanted = hosts.iter().filter(|host| {
                 names::qualifies(host)
                     && !automatic.skip_certificates.contains(host)
-                    && (automatic.ignore_loaded_certificates || !covers(loaded, &ascii(host, build)))
+                    && (automatic.ignore_loaded_certificates || !covers(&loaded, &ascii(host, build)))
             });
             names.extend(wanted.cloned());
         }
@@ -160,11 +161,13 @@ fn managed(
     wanted.extend(tls.automate.iter().map(|name| (name.clone(), name.clone())));
     wanted.sort_by(|one, other| one.1.cmp(&other.1));
     wanted.dedup_by(|one, other| one.1 == other.1);
-    let all: Vec<String> = wanted.iter().map(|(_, name)| name.clone()).collect();
+    let wildcards: Vec<String> =
+        wanted.iter().map(|(_, name)| name.clone()).filter(|name| name.contains('*')).collect();
+    let automated: HashSet<&String> = tls.automate.iter().collect();
     let mut managed = Vec::new();
     for (written, name) in wanted {
         // A wildcard that is managed too makes another certificate needless, unless it was asked for by name.
-        if is_under_wildcard(&name, &all) && !tls.automate.contains(&name) {
+        if is_under_wildcard(&name, &wildcards) && !automated.contains(&name) {
             continue;
         }
         let (policy, issuer) = issuer(&name, tls);
@@ -224,12 +227,13 @@ fn check_authorities(tls: &Tls, authorities: &[CertificateAuthority], build: &mu
 }
 
 /// Whether a certificate that is loaded is for it, by name or by wildcard.
-fn covers(loaded: &[String], name: &str) -> bool {
-    loaded.iter().any(|loaded| loaded == name || (!names::is_ip(name) && matches_wildcard(name, loaded)))
+fn covers(loaded: &HashSet<&str>, name: &str) -> bool {
+    let mut wildcards = loaded.iter().filter(|loaded| loaded.contains('*'));
+    loaded.contains(name) || (!names::is_ip(name) && wildcards.any(|loaded| matches_wildcard(name, loaded)))
 }
 
-fn is_under_wildcard(name: &str, all: &[String]) -> bool {
-    !names::is_ip(name) && all.iter().any(|other| other != name && matches_wildcard(name, other))
+fn is_under_wildcard(name: &str, wildcards: &[String]) -> bool {
+    !names::is_ip(name) && wildcards.iter().any(|other| other != name && matches_wildcard(name, other))
 }
 
 #[cfg(test)]

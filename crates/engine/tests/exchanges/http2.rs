@@ -330,8 +330,11 @@ fn an_upgrade_makes_the_request_stream_1() {
     let server = Server::start(|setup| setup.protocols.http2_upgrade = true);
     let mut client = server.client();
     client.send(ask);
-    client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
     assert_eq!(client.head().status, 101);
+    let settings = client.exactly(9);
+    assert_eq!(settings[3], 4, "SETTINGS come before the answer, and before the client's preface (§3.5)");
+    client.exactly(usize::from(settings[1]) << 8 | usize::from(settings[2]));
+    client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
     let (mut content, mut ended) = (Vec::new(), false);
     while !ended {
         let head = client.exactly(9);

@@ -87,7 +87,7 @@ impl Redirects {
         let mut remaining = Remaining { listen: Vec::new(), routes: Value::Null };
         let mut routes_left = Vec::new();
         for (host, mut routes) in by_listener {
-            routes.sort_by(|one, other| specific(&one.0).cmp(&specific(&other.0)));
+            routes.sort_by_key(|(names, _)| specific(names));
             let routes: Vec<Value> = routes.into_iter().map(|(_, route)| route).collect();
             let address = ListenAddress { host, port: ports.http };
             match sites.iter_mut().find(|site| site.listens_on(address)) {

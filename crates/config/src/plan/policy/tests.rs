@@ -48,11 +48,8 @@ fn fields_of_a_policy() {
         (plain.version_min, plain.version_max, plain.client.is_none()),
         (TlsVersion::Tls12, TlsVersion::Tls13, true)
     );
-    assert_eq!(
-        policy(json!({ "client_authentication": {} })).unwrap().client.is_none(),
-        true,
-        "what says nothing asks nothing"
-    );
+    let silent = policy(json!({ "client_authentication": {} })).unwrap();
+    assert!(silent.client.is_none(), "what says nothing asks nothing");
 }
 
 // A version that the server does not speak is not offered; a policy that no name meets is none.

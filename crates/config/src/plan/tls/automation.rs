@@ -1,5 +1,6 @@
 //! `apps.tls.automation`: which issuer a name has, and how its certificate is kept.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use causeway_pipeline::build::Problem;
@@ -73,6 +74,12 @@ struct WrittenInternal {
 pub(in super::super) struct Automation {
     pub(in super::super) policies: Vec<Policy>,
     pub(in super::super) look_every: Option<Duration>,
+    /// Which policy names a name; there may be thousands.
+    exact: HashMap<String, usize>,
+    /// Wildcards, and their policies.
+    patterns: Vec<(String, usize)>,
+    /// The policy for all names.
+    base: Option<usize>,
 }
 
 /// How certificates for some names are got and kept.
@@ -99,20 +106,39 @@ pub(in super::super) enum Issuer {
 impl Automation {
     /// The policy that a name meets first.
     pub(in super::super) fn policy(&self, name: &str) -> Option<&Policy> {
-        let meets = |policy: &&Policy| {
-            policy.subjects.is_empty() || policy.subjects.iter().any(|subject| matches_wildcard(name, subject))
-        };
-        self.policies.iter().find(meets)
+        let exact = self.exact.get(name).copied();
+        let pattern =
+            self.patterns.iter().find(|(pattern, _)| matches_wildcard(name, pattern)).map(|(_, index)| *index);
+        let first = [exact, pattern, self.base].into_iter().flatten().min()?;
+        self.policies.get(first)
     }
 
     /// A policy that names this very name.
     pub(in super::super) fn naming(&self, name: &str) -> Option<&Policy> {
-        self.policies.iter().find(|policy| policy.subjects.iter().any(|subject| subject == name))
+        self.policies.get(*self.exact.get(name)?)
     }
 
     /// The policy for all names.
     pub(in super::super) fn base(&self) -> Option<&Policy> {
-        self.policies.iter().find(|policy| policy.subjects.is_empty())
+        self.policies.get(self.base?)
+    }
+
+    /// Adds a policy behind the others; refuses what only the first would ever be used of, as Caddy does.
+    fn push(&mut self, policy: Policy, build: &mut Build<'_>) -> Result<(), BuildError> {
+        let index = self.policies.len();
+        if policy.subjects.is_empty() && self.base.replace(index).is_some() {
+            return Err(build.refuse("a second policy for all names", "one at most"));
+        }
+        for subject in &policy.subjects {
+            if self.exact.insert(subject.clone(), index).is_some_and(|before| before != index) {
+                return build.at("subjects", |build| Err(build.refuse(subject, "each name in one policy")));
+            }
+            if subject.contains('*') {
+                self.patterns.push((subject.clone(), index));
+            }
+        }
+        self.policies.push(policy);
+        Ok(())
     }
 }
 
@@ -144,24 +170,14 @@ impl WrittenAutomation {
         }
         let look_every = self.renew_interval.as_ref();
         let look_every = build.at("renew_interval", |build| look_every.map(|span| span.duration(build)).transpose())?;
-        let mut policies: Vec<Policy> = Vec::new();
+        let mut automation = Automation { look_every, ..Automation::default() };
         for (index, written) in self.policies.iter().enumerate() {
-            let policy = build.at(format!("policies[{index}]"), |build| {
+            build.at(format!("policies[{index}]"), |build| {
                 let policy = written.read(build)?;
-                // Caddy's check: only the first of two would ever be used.
-                if policy.subjects.is_empty() && policies.iter().any(|before| before.subjects.is_empty()) {
-                    return Err(build.refuse("a second policy for all names", "one at most"));
-                }
-                let twice =
-                    policy.subjects.iter().find(|name| policies.iter().any(|before| before.subjects.contains(name)));
-                match twice {
-                    Some(name) => build.at("subjects", |build| Err(build.refuse(name, "each name in one policy"))),
-                    None => Ok(policy),
-                }
+                automation.push(policy, build)
             })?;
-            policies.push(policy);
         }
-        Ok(Automation { policies, look_every })
+        Ok(automation)
     }
 }
 
