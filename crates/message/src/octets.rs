@@ -25,7 +25,19 @@ pub fn is_token(octets: &[u8]) -> bool {
 /// Whether an octet may stand in a field value: visible, space, HTAB or obs-text (RFC 9110 §5.5).
 #[must_use]
 pub const fn is_value_octet(octet: u8) -> bool {
-    octet == b'\t' || (octet >= b' ' && octet != 0x7f)
+    (octet == b'\t') | ((octet >= b' ') & (octet != 0x7f))
+}
+
+/// Whether these octets are a field value: no other octets than [these](is_value_octet), and no white space at either end (RFC 9110
+/// §5.5). May be empty. O(n), without a branch for each octet, so that the compiler takes many at once.
+#[must_use]
+pub const fn is_value(octets: &[u8]) -> bool {
+    let (mut good, mut at) = (true, 0);
+    while at < octets.len() {
+        good &= is_value_octet(octets[at]);
+        at += 1;
+    }
+    good && !matches!(octets, [b' ' | b'\t', ..] | [.., b' ' | b'\t'])
 }
 
 /// The octets without spaces and tabs at either end (OWS, RFC 9110 §5.6.3).
