@@ -17,6 +17,9 @@ use crate::window::{Receive, Window};
 
 const _: () = assert!(size_of::<Stream>() <= 72);
 
+/// The highest number that a stream may have (RFC 9113 §5.1.1).
+pub(crate) const STREAM_MAX: u32 = 0x7fff_ffff;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
     pub(crate) id: u32,
