@@ -34,7 +34,7 @@ const TARGETS: &[Target] = &[
     Target { tables: &["hello-10x10", "hello-64x32"], row: "causeway", column: Some("user"), most: 1.0 },
     Target { tables: TLS_TABLES, row: "h2o", column: Some("causeway / this"), most: 0.8 },
     Target { tables: TLS_TABLES, row: "nginx", column: Some("causeway / this"), most: 0.8 },
-    Target { tables: &["idle"], row: "causeway", column: Some("per connection"), most: 2048.0 },
+    Target { tables: &["idle"], row: "causeway", column: Some(idle::WITHOUT_TABLES), most: 2048.0 },
 ];
 const TLS_TABLES: &[&str] = &["tls-hello-10x10", "tls-hello-64x32", "tls-page-10x10", "tls-page-64x32"];
 

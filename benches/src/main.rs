@@ -1,8 +1,10 @@
 //! `./bench`: runs Causeway beside its peers and records what each costs.
 //!
 //! Reading order: [`peers`] says who is measured, [`workshop`] gets them, [`server`] runs them, [`load`] asks them and
-//! [`sample`] sees what they use; [`side_by_side`], [`http2`], [`sources`], [`inprocess`], [`sites`] and [`reload`] are the benches; [`record`] keeps what came out.
+//! [`sample`] sees what they use; [`side_by_side`], [`http2`], [`sources`], [`inprocess`], [`sites`],
+//! [`reload`] and [`abuse`] are the benches; [`record`] keeps what came out.
 
+mod abuse;
 mod configurations;
 mod http2;
 mod inprocess;
@@ -115,6 +117,14 @@ enum Bench {
         #[command(flatten)]
         keep: Keep,
     },
+    /// What those who behave wait while hostile clients of HTTP/2 are at work beside them (≈ 3 min; --quick ≈ 1 min).
+    Abuse {
+        /// Fewer rounds, and shorter ones.
+        #[arg(long)]
+        quick: bool,
+        #[command(flatten)]
+        keep: Keep,
+    },
     /// Two records side by side: what moved beyond the noise.
     Compare {
         /// The earlier record: its directory under benches/record/, or results.json.
@@ -184,6 +194,11 @@ fn main() -> Result<()> {
         Bench::Reload { quick, keep } => {
             let mut shop = Workshop::open(keep.install)?;
             let record = reload::run(&mut shop, quick, given())?;
+            save(&shop, &record, keep.record)
+        }
+        Bench::Abuse { quick, keep } => {
+            let mut shop = Workshop::open(keep.install)?;
+            let record = abuse::run(&mut shop, quick, given())?;
             save(&shop, &record, keep.record)
         }
         Bench::Compare { before, after } => {

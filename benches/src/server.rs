@@ -36,6 +36,13 @@ impl Cores {
         }
     }
 
+    /// Puts this process there, with whatever threads and processes it starts from now on.
+    pub fn pin_self(self) -> Result<()> {
+        let done = Command::new("taskset").args(["-cp", &self.list(), &std::process::id().to_string()]).output()?;
+        anyhow::ensure!(done.status.success(), "taskset: {}", String::from_utf8_lossy(&done.stderr).trim());
+        Ok(())
+    }
+
     /// A command that runs there.
     pub fn command(self) -> Command {
         let mut command = Command::new("taskset");

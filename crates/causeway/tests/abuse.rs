@@ -119,7 +119,7 @@ fn verdict(target: Target, block: &[u8]) -> Result<u8, u32> {
     wire.put(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, block);
     wire.flush().unwrap();
     loop {
-        let frame = wire.next().unwrap().expect("an answer");
+        let frame = wire.receive().unwrap().expect("an answer");
         let code = |at: usize| u32::from_be_bytes(frame.payload[at..at + 4].try_into().unwrap());
         match frame.kind {
             kind::HEADERS => return Ok(frame.payload[0]),

@@ -239,6 +239,7 @@ impl Server {
     /// Sends an answer before the answer: 103 and its like. Nothing behind the final head, and no 101: HTTP/2 has none
     /// (RFC 9113 §8.6).
     pub fn send_informational(&mut self, stream: StreamId, status: StatusCode, fields: &FieldMap, out: &mut WriteList) {
+        self.connection.begin(out);
         let Connection { streams, encoder, peer, .. } = &mut self.connection;
         let Some(stream) = streams.get_mut(stream.0) else { return };
         if stream.local != Local::Owed || !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
@@ -261,6 +262,8 @@ impl Server {
         date: &[u8; 29],
         out: &mut WriteList,
     ) {
+        // Stream 1 of an upgraded connection may be answered before anything else has come.
+        self.connection.begin(out);
         let Connection { streams, encoder, peer, .. } = &mut self.connection;
         let Some(entry) = streams.get_mut(stream.0) else { return };
         if entry.local != Local::Owed {
@@ -312,6 +315,7 @@ impl Server {
     /// Gives the exchange up. Behind a complete response the peer only learns that the rest of its request is not wanted
     /// (RFC 9113 §8.1), else that we failed. Nothing on the wire where both sides are through.
     pub fn reset(&mut self, stream: StreamId, out: &mut WriteList) {
+        self.connection.begin(out);
         self.connection.reset(stream.0, out);
     }
 

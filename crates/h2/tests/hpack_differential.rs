@@ -59,9 +59,7 @@ fn boxed(fields: Vec<Line>) -> Fields {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn what_we_encode_both_decode(bound in prop_oneof![Just(4096), 0u32..9000], blocks in blocks()) {

@@ -92,6 +92,11 @@ fn an_upgraded_connection_answers_stream_1() {
     peer.answer(1, 200, "content");
     assert!(peer.take().ends_with("content-length=7") && peer.server.streams() == 0, "an answer to HEAD");
 
+    // Whoever answers first: SETTINGS come before the answer.
+    let mut peer = Peer::of(Server::upgraded(Rc::new(Settings::default()), &[], &request).unwrap());
+    peer.answer(1, 204, "");
+    assert!(peer.take().starts_with(&format!("{OURS}\n> 1 HEADERS END :status=204")));
+
     let refused = Server::upgraded(Rc::new(Settings::default()), &[0], &request).map(|_| ());
     assert_eq!(refused, Err(Fault(ErrorCode::FrameSize)));
 }

@@ -112,7 +112,7 @@ impl Wire {
     ///
     /// # Errors
     /// Those of the socket.
-    pub fn next(&mut self) -> io::Result<Option<Frame>> {
+    pub fn receive(&mut self) -> io::Result<Option<Frame>> {
         while self.input.len() < 9 {
             if !self.read()? {
                 return Ok(None);
@@ -210,7 +210,7 @@ impl Visitor {
         self.wire.put_get(self.stream, path);
         self.wire.flush()?;
         loop {
-            let frame = self.wire.next()?.ok_or(io::ErrorKind::UnexpectedEof)?;
+            let frame = self.wire.receive()?.ok_or(io::ErrorKind::UnexpectedEof)?;
             match frame.kind {
                 kind::SETTINGS if frame.flags & flag::ACK == 0 => {
                     self.wire.put(kind::SETTINGS, flag::ACK, 0, &[]);

@@ -240,7 +240,7 @@ impl Attack {
 /// How the server's side ends; [`Outcome::Absorbed`] when it does not until then.
 fn last_word(wire: &mut Wire, until: Instant) -> Option<Outcome> {
     loop {
-        match wire.next() {
+        match wire.receive() {
             Ok(Some(Frame { kind: kind::GOAWAY, payload, .. })) => {
                 let code = payload.get(4..8)?.try_into().ok()?;
                 return Some(Outcome::GoAway(u32::from_be_bytes(code)));
