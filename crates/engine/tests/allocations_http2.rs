@@ -46,7 +46,7 @@ impl Client {
         self.wire.flush().unwrap();
         let (mut ended, mut octets) = (0, 0);
         while ended < paths.len() {
-            let frame = self.wire.next().unwrap().expect("the connection goes on");
+            let frame = self.wire.receive().unwrap().expect("the connection goes on");
             match frame.kind {
                 kind::HEADERS | kind::DATA => {
                     if frame.kind == kind::DATA && !frame.payload.is_empty() {
