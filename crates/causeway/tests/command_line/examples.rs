@@ -217,7 +217,8 @@ fn own_certificate() {
     let (Some(curl), Some(openssl)) = (program("curl"), program("openssl")) else { return };
     let folder = Folder::new();
     let [certificate, key] = ["cert.pem", "key.pem"].map(|name| folder.path(name).to_str().unwrap().to_owned());
-    let make = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj / -addext subjectAltName=DNS:site.localhost";
+    let make = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=site.localhost \
+                -addext subjectAltName=DNS:site.localhost";
     let files = ["-keyout", &key, "-out", &certificate];
     said(&openssl, &make.split(' ').chain(files).collect::<Vec<_>>());
     let server = start(&folder, "own-certificate.caddyfile", &[("CERTIFICATE", &certificate), ("KEY", &key)]);
