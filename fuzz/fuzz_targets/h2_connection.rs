@@ -162,7 +162,9 @@ fn ask(source: &mut Source<'_>) {
                     assert!(open.contains(&stream) && !range.is_empty() && range.end <= handled.consumed);
                 }
                 Some(ClientEvent::Trailers { stream } | ClientEvent::End { stream }) => assert!(open.contains(&stream)),
-                Some(ClientEvent::Reset { stream, .. } | ClientEvent::Unprocessed { stream }) => assert!(open.remove(&stream)),
+                Some(ClientEvent::Reset { stream, .. } | ClientEvent::Unprocessed { stream }) => {
+                    assert!(open.remove(&stream))
+                }
                 Some(ClientEvent::Broken) => open.clear(),
                 Some(ClientEvent::GoAway { .. }) => {}
                 None if handled.consumed == 0 => break,

@@ -93,6 +93,7 @@ const ROOMS: &[Room] = &[
         unsaid: NO_SOCKET,
     },
     Room { name: "h1", may: &["message"], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
+    // Its tests use the crate that has its name, as a peer.
     Room { name: "h2", may: &["message"], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
     Room { name: "httpgrpc", may: &["message"], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
     Room { name: "message", may: &[], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
@@ -144,21 +145,14 @@ struct Member {
 struct Need {
     /// The package's own name, whatever the manifest renames it to.
     name: String,
-    /// One of our crates. By cargo's name: somebody else's `h2` is not our room of that name.
-    ours: bool,
     for_tests: bool,
+    /// By its package's name: another's crate may be called as one of ours without the prefix (`h2`).
+    ours: bool,
 }
 
-/// What every crate of ours but the top and xtask begins with.
-const PREFIX: &str = "causeway-";
-
-/// Cargo's name for a crate, without the prefix.
+/// Cargo's name for a crate, without the prefix that every crate of ours but the top has.
 fn short(name: &str) -> String {
-    name.strip_prefix(PREFIX).unwrap_or(name).to_owned()
-}
-
-fn is_ours(name: &str) -> bool {
-    name.starts_with(PREFIX) || matches!(name, "causeway" | "xtask")
+    name.strip_prefix("causeway-").unwrap_or(name).to_owned()
 }
 
 fn members(meta: &Value) -> anyhow::Result<Vec<Member>> {
@@ -170,7 +164,8 @@ fn members(meta: &Value) -> anyhow::Result<Vec<Member>> {
         let needs = package["dependencies"].as_array().context("cargo metadata: a package without dependencies")?;
         let need = |need: &Value| {
             let name = text(need, "name")?;
-            Ok(Need { ours: is_ours(&name), name: short(&name), for_tests: need["kind"] == "dev" })
+            let ours = name == "causeway" || name == "xtask" || name.starts_with("causeway-");
+            Ok(Need { name: short(&name), for_tests: need["kind"] == "dev", ours })
         };
         Ok(Member {
             name: short(&text(package, "name")?),

@@ -1,13 +1,15 @@
 //! Two ways to write HTTP/2's frames over the same machine and socket: `one` writer that takes all that there is with one call,
 //! as our engine does, or a task for `each` larger frame, one after the other, that starts as a fresh goroutine does. What the
 //! article on Go's server measured, without anything else of Go. A page is answered to every request; the time of one is from the
-//! read that brought its head to the write that took its last octet. Usage: `h2_writers one|each PORT PORT_OF_TIMES`.
+//! read that brought its head to the write that took its last octet.
+//! Usage: `h2_writers one|each PORT PORT_OF_TIMES [CERTIFICATE KEY]`.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
 use std::io::{self, IoSlice};
 use std::net::Ipv4Addr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 use answer::times::Times;
@@ -15,9 +17,13 @@ use causeway_h2::{Event, Server, Settings};
 use causeway_message::{
     Chunk, FieldName, FieldValue, Framing, Head, ResponseHead, StatusCode, StreamId, WriteList, names,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::task::LocalSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -47,8 +53,9 @@ fn main() -> io::Result<()> {
     };
     let mut number = || arguments.next()?.parse::<u16>().ok();
     let (Some(writer), Some(port), Some(told)) = (writer, number(), number()) else {
-        panic!("usage: h2_writers one|each PORT PORT_OF_TIMES")
+        panic!("usage: h2_writers one|each PORT PORT_OF_TIMES [CERTIFICATE KEY]")
     };
+    let tls = arguments.next().zip(arguments.next()).map(|(certificate, key)| acceptor(&certificate, &key));
     let times = Times::told_on(told)?;
     let page: &'static [u8] = answer::page().leak().as_bytes();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
@@ -58,10 +65,31 @@ fn main() -> io::Result<()> {
             let (stream, _) = listener.accept().await?;
             stream.set_nodelay(true)?;
             let connection = Connection::new(page, times.clone());
+            let tls = tls.clone();
             // A connection's own failure ends that connection and nothing else.
-            tokio::task::spawn_local(async move { connection.serve(stream, writer).await.ok() });
+            tokio::task::spawn_local(async move {
+                match tls {
+                    Some(tls) => connection.serve(tls.accept(stream).await.ok()?, writer).await.ok(),
+                    None => connection.serve(stream, writer).await.ok(),
+                }
+            });
         }
     })
+}
+
+/// What carries octets.
+trait Wire: AsyncRead + AsyncWrite + Unpin + 'static {}
+
+impl<W: AsyncRead + AsyncWrite + Unpin + 'static> Wire for W {}
+
+fn acceptor(certificate: &str, key: &str) -> TlsAcceptor {
+    let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
+    let chain: Vec<_> = chain.unwrap_or_else(|error| panic!("{certificate}: {error}"));
+    let key = PrivateKeyDer::from_pem_file(key).unwrap_or_else(|error| panic!("{key}: {error}"));
+    let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key);
+    let mut config = config.unwrap_or_else(|error| panic!("{certificate}: {error}"));
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Arc::new(config).into()
 }
 
 struct Connection {
@@ -99,7 +127,7 @@ impl Connection {
         }
     }
 
-    async fn serve(mut self, mut stream: TcpStream, writer: Writer) -> io::Result<()> {
+    async fn serve(mut self, mut stream: impl Wire, writer: Writer) -> io::Result<()> {
         let mut block = vec![0; READ_BYTES];
         let mut filled = 0;
         loop {
@@ -150,7 +178,7 @@ impl Connection {
     }
 
     /// All that there is, with as few calls as the kernel allows.
-    async fn write_all(&mut self, stream: &mut TcpStream) -> io::Result<()> {
+    async fn write_all(&mut self, stream: &mut impl Wire) -> io::Result<()> {
         while !self.out.is_empty() {
             let written = write_some(stream, &self.out, usize::MAX).await?;
             self.out.advance(written);
@@ -161,7 +189,7 @@ impl Connection {
 
     /// Frame by frame. The stream and the list go to each frame's task and come back with its end, as Go's serving goroutine waits
     /// to hear of a frame's end before it starts the next.
-    async fn write_each(&mut self, mut stream: TcpStream) -> io::Result<TcpStream> {
+    async fn write_each<W: Wire>(&mut self, mut stream: W) -> io::Result<W> {
         while !self.out.is_empty() {
             let bytes = next_write(&self.out);
             let mut out = std::mem::take(&mut self.out);
@@ -193,8 +221,8 @@ impl Connection {
     }
 }
 
-/// One call with at most so many of the list's first octets; returns how many the kernel took.
-async fn write_some(stream: &mut TcpStream, out: &WriteList, octets_max: usize) -> io::Result<usize> {
+/// One call with at most so many of the list's first octets; returns how many went out.
+async fn write_some(stream: &mut impl Wire, out: &WriteList, octets_max: usize) -> io::Result<usize> {
     let mut slices = [IoSlice::new(&[]); SLICES_MAX];
     let mut used = out.slices(&mut slices);
     let mut left = octets_max;
@@ -211,9 +239,14 @@ async fn write_some(stream: &mut TcpStream, out: &WriteList, octets_max: usize) 
         let mut shorter = [IoSlice::new(&[]); SLICES_MAX];
         shorter[..used].copy_from_slice(&slices[..used]);
         shorter[used] = IoSlice::new(cut);
-        return stream.write_vectored(&shorter[..=used]).await;
+        let written = stream.write_vectored(&shorter[..=used]).await?;
+        stream.flush().await?;
+        return Ok(written);
     }
-    stream.write_vectored(&slices[..used]).await
+    let written = stream.write_vectored(&slices[..used]).await?;
+    // TLS may have taken more than the kernel has.
+    stream.flush().await?;
+    Ok(written)
 }
 
 /// Octets of the frames up to the first large one, that included. O(slices).

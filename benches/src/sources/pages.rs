@@ -34,8 +34,6 @@ struct Timed {
     beside: Option<&'static str>,
     program: fn(&Workshop) -> Result<PathBuf>,
     options: &'static [&'static str],
-    /// Whether it is asked over TLS as well.
-    tls: bool,
 }
 
 const NET_HTTP: &str = "Go, net/http";
@@ -43,23 +41,16 @@ const XNET: &str = "Go, x/net";
 const EACH: &str = "our machine, a task per frame";
 
 const TIMED: [Timed; 6] = [
-    Timed { row: NET_HTTP, beside: None, program: article, options: &["net/http"], tls: true },
-    Timed { row: XNET, beside: None, program: article, options: &["xnet"], tls: true },
-    Timed { row: "Go, x/net, one writer", beside: Some(XNET), program: rewritten, options: &["xnet"], tls: true },
-    Timed {
-        row: "causeway's engine",
-        beside: None,
-        program: |shop| ours(shop, "engine_http2"),
-        options: &[],
-        tls: true,
-    },
-    Timed { row: EACH, beside: None, program: |shop| ours(shop, "h2_writers"), options: &["each"], tls: false },
+    Timed { row: NET_HTTP, beside: None, program: article, options: &["net/http"] },
+    Timed { row: XNET, beside: None, program: article, options: &["xnet"] },
+    Timed { row: "Go, x/net, one writer", beside: Some(XNET), program: rewritten, options: &["xnet"] },
+    Timed { row: "causeway's engine", beside: None, program: |shop| ours(shop, "engine_http2"), options: &[] },
+    Timed { row: EACH, beside: None, program: |shop| ours(shop, "h2_writers"), options: &["each"] },
     Timed {
         row: "our machine, one writer",
         beside: Some(EACH),
         program: |shop| ours(shop, "h2_writers"),
         options: &["one"],
-        tls: false,
     },
 ];
 
@@ -201,7 +192,7 @@ fn table(shop: &mut Workshop, extent: &Extent, progress: &Progress, tls: bool) -
         tls,
     };
     let mut running = Vec::new();
-    for timed in TIMED.iter().filter(|timed| timed.tls || !tls) {
+    for timed in &TIMED {
         progress.at(&format!("starting {}", timed.row));
         match start(shop, timed, &asking, extent, tls) {
             Ok(started) => running.push(started),

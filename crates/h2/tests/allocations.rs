@@ -7,7 +7,7 @@ mod peer;
 use std::rc::Rc;
 use std::time::Instant;
 
-use causeway_h2::{Event, Server, Settings};
+use causeway_h2::{Client, ClientEvent, Event, Scheme, Server, Settings};
 use causeway_message::{Chunk, FieldValue, Framing, Head, ResponseHead, StatusCode, WriteList, names};
 use counting::allocations_during;
 use peer::{
@@ -87,10 +87,52 @@ fn an_exchange_allocates_nothing_in_steady_state() {
 }
 
 #[test]
+fn a_clients_exchange_allocates_nothing_in_steady_state() {
+    let mut client = Client::new(Rc::new(Settings::client()));
+    let (mut head, mut out, now) = (ResponseHead::new(StatusCode::OK), WriteList::new(), Instant::now());
+    let mut request = Head::new();
+    request.set_target("/a?b").unwrap();
+    request.fields_mut().insert(names::HOST, FieldValue::from_static("a.test"));
+    request.fields_mut().insert(names::USER_AGENT, FieldValue::from_static("causeway"));
+    let mut run = |response: &[u8]| {
+        if !response.is_empty() {
+            client.open(&request, Scheme::Https, Framing::Sized(5), &mut out).unwrap();
+        }
+        let mut input = response;
+        loop {
+            let handled = client.handle_octets(now, input, &mut head, &mut out);
+            input = &input[handled.consumed..];
+            match handled.event {
+                Some(ClientEvent::Head { stream, .. }) => {
+                    client.send(stream, &mut Chunk::from_static(b"hello"), &mut out);
+                    client.finish(stream, &mut out);
+                }
+                Some(ClientEvent::Data { stream, range }) => client.release(stream, range.len() as u32, &mut out),
+                Some(ClientEvent::End { .. }) => {}
+                Some(other) => panic!("{other:?}"),
+                None if handled.consumed == 0 => break,
+                None => {}
+            }
+        }
+        out.advance(out.len());
+    };
+    let response = |stream: u32| {
+        let fields = [(":status", "200"), ("server", "x"), ("x-own", "y"), ("content-length", "5")];
+        [headers(stream, 0, &fields), data(stream, END_STREAM, b"hello"), window_update(0, 5)].concat()
+    };
+    let first = [settings(&[]), settings_ack(), response(1)].concat();
+    assert!(allocations_during(|| run(&first)) > 0, "the counter counts");
+    (1..50).for_each(|at| run(&response(at * 2 + 1)));
+    let inputs: Vec<Vec<u8>> = (50..1050).map(|at| response(at * 2 + 1)).collect();
+    assert_eq!(allocations_during(|| inputs.iter().for_each(|input| run(input))), 0);
+    assert!(client.is_idle());
+}
+
+#[test]
 fn what_is_new_is_empty() {
     let settings = Rc::new(Settings::default());
     let made = allocations_during(|| {
-        std::hint::black_box(Server::new(settings));
+        std::hint::black_box((Server::new(Rc::clone(&settings)), Client::new(settings)));
     });
     assert_eq!(made, 0);
 }
