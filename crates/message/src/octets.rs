@@ -65,15 +65,16 @@ pub fn parse_number(octets: &[u8]) -> Option<u64> {
     })
 }
 
-/// Decimal digits of `number` at the end of `into`; answers how many of its last octets are used.
-pub(crate) fn write_number(mut number: u64, into: &mut [u8; 20]) -> usize {
+/// The decimal digits of a number, at the end of `into`.
+#[inline]
+pub fn write_number(mut number: u64, into: &mut [u8; 20]) -> &[u8] {
     let mut at = into.len();
     loop {
         at -= 1;
         into[at] = b'0' + (number % 10) as u8;
         number /= 10;
         if number == 0 {
-            return into.len() - at;
+            return &into[at..];
         }
     }
 }
@@ -99,8 +100,7 @@ mod tests {
         }
         let mut into = [0; 20];
         for number in [0, 7, 10, 4095, u64::MAX] {
-            let used = write_number(number, &mut into);
-            assert_eq!(&into[20 - used..], number.to_string().as_bytes());
+            assert_eq!(write_number(number, &mut into), number.to_string().as_bytes());
         }
     }
 

@@ -110,8 +110,7 @@ impl WriteList {
     /// Adds a decimal number.
     pub fn put_number(&mut self, number: u64) {
         let mut digits = [0; 20];
-        let used = write_number(number, &mut digits);
-        self.put(&digits[20 - used..]);
+        self.put(write_number(number, &mut digits));
     }
 
     /// Adds a hexadecimal number in lower case, without leading zeros.
