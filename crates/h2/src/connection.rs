@@ -22,6 +22,7 @@ use std::time::Instant;
 use causeway_message::WriteList;
 
 use crate::budget::Meter;
+use crate::encode::Repeat;
 use crate::fault::{ErrorCode, Fault};
 use crate::frame::{self, Frame, HEADER_LEN, PAYLOAD_MAX, PREFACE, flag, kind};
 use crate::hpack::{Decoder, Encoder, Sink, TABLE_BYTES_MAX};
@@ -41,6 +42,7 @@ pub(crate) struct Connection {
     pub(crate) streams: Streams,
     pub(crate) decoder: Decoder,
     pub(crate) encoder: Encoder,
+    pub(crate) repeat: Repeat,
     pub(crate) meter: Meter,
     pub(crate) turns: Turns,
     role: Role,
@@ -148,6 +150,7 @@ impl Connection {
             streams: Streams::default(),
             decoder: Decoder::new(settings.decoder_table_bytes()),
             encoder: Encoder::new(settings.encoder_table_bytes.min(TABLE_BYTES_MAX)),
+            repeat: Repeat::default(),
             meter: Meter::new(&settings.budgets),
             turns: Turns::default(),
             inbound: if role == Role::Server { Inbound::Preface } else { Inbound::Settings },

@@ -1,4 +1,8 @@
 //! Heads and trailers as frames (RFC 9113 §6.2, §8).
+//!
+//! - `repeat`: a head that is sent again and again
+
+mod repeat;
 
 use causeway_message::{
     FieldMap, KnownName, NameRef, ResponseHead, StatusCode, WriteList, names, octets::write_number,
@@ -7,6 +11,8 @@ use causeway_message::{
 use crate::frame::{self, HEADER_LEN, flag, kind};
 use crate::head::is_of_connection;
 use crate::hpack::Encoder;
+
+pub(crate) use repeat::Repeat;
 
 /// How the head says how long the content is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +76,23 @@ impl HeadersFrame {
 /// A final response's fields.
 #[inline]
 pub(crate) fn response_head(
+    head: &ResponseHead,
+    status: StatusCode,
+    length: Length,
+    date: &[u8; 29],
+    encoder: &mut Encoder,
+    repeat: &mut Repeat,
+    out: &mut WriteList,
+) {
+    if let Some(block) = repeat.block(head, status, length, date, encoder) {
+        return out.put(block);
+    }
+    let (before, place) = (encoder.state(), out.place());
+    put_response(head, status, length, date, encoder, out);
+    repeat.note((head, status, length, date), before, encoder, out.copied_since(place));
+}
+
+fn put_response(
     head: &ResponseHead,
     status: StatusCode,
     length: Length,

@@ -19,6 +19,7 @@ mod table;
 
 pub use decoder::Decoder;
 pub use encoder::{Encoder, Pseudo};
+pub use table::TableState;
 
 use causeway_message::KnownName;
 use kind::Kind;

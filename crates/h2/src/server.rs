@@ -264,7 +264,7 @@ impl Server {
     ) {
         // Stream 1 of an upgraded connection may be answered before anything else has come.
         self.connection.begin(out);
-        let Connection { streams, encoder, peer, .. } = &mut self.connection;
+        let Connection { streams, encoder, repeat, peer, .. } = &mut self.connection;
         let Some(entry) = streams.get_mut(stream.0) else { return };
         if entry.local != Local::Owed {
             return;
@@ -289,7 +289,7 @@ impl Server {
         let end = if entry.local == Local::Ended { End::Stream } else { End::Open };
         let frame = HeadersFrame::begin(stream.0, out);
         let switches = framing == Framing::Tunnel && status.is_informational();
-        encode::response_head(head, if switches { StatusCode::OK } else { status }, length, date, encoder, out);
+        encode::response_head(head, if switches { StatusCode::OK } else { status }, length, date, encoder, repeat, out);
         frame.end(end, peer.frame_max, out);
     }
 

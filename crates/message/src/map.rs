@@ -41,7 +41,7 @@ pub struct FieldMap {
     held: u32,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Entry {
     name_at: u32,
     value_at: u32,
@@ -166,6 +166,14 @@ impl FieldMap {
     /// Names and values, in order.
     pub fn iter(&self) -> impl Iterator<Item = (NameRef<'_>, &[u8])> {
         self.entries.iter().map(|entry| (self.name(entry), self.value(entry)))
+    }
+
+    /// Whether this map was made in the same way as the other, octet for octet; then they are equal. Maps may be equal and not
+    /// identical. O(octets), without looking at any field by itself.
+    #[inline]
+    #[must_use]
+    pub fn is_identical(&self, other: &Self) -> bool {
+        self.arena == other.arena && self.entries == other.entries
     }
 
     /// How many fields there are; a name that came twice counts twice.

@@ -66,6 +66,12 @@ impl WriteList {
         self.staged.len() - place
     }
 
+    /// What was put by copy since a place.
+    #[must_use]
+    pub fn copied_since(&self, place: usize) -> &[u8] {
+        &self.staged[place..]
+    }
+
     /// Takes what was put since a place out again. Allocates.
     ///
     /// # Panics

@@ -7,7 +7,7 @@ mod habit;
 
 use causeway_message::{NameRef, StatusCode, WriteList};
 
-use super::table::Table;
+use super::table::{Table, TableState};
 use super::{Kind, TABLE_BYTES_DEFAULT, field_size, huffman, integer, statics};
 use habit::{Habit, Memory, TRAITS};
 
@@ -83,6 +83,14 @@ impl Encoder {
     #[must_use]
     pub fn table_octets(&self) -> usize {
         self.table.octets_capacity() + self.memory.as_deref().map_or(0, size_of_val)
+    }
+
+    /// What the table holds, as a number: two blocks between which it is the same mean the same by the same octets. `None` while a
+    /// change of the table's size is to be said.
+    #[inline]
+    #[must_use]
+    pub fn state(&self) -> Option<TableState> {
+        if self.changed.is_some() { None } else { Some(self.table.state()) }
     }
 
     /// The peer's SETTINGS_HEADER_TABLE_SIZE. The next block begins with what has changed (RFC 7541 §4.2), so this stands

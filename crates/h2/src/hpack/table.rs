@@ -62,6 +62,13 @@ pub(super) struct Table {
     size_max: u32,
 }
 
+/// Tells two states of a table apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableState {
+    next: u32,
+    len: u32,
+}
+
 impl Table {
     pub(super) fn new(size_max: u32) -> Self {
         assert!(size_max <= TABLE_BYTES_MAX, "a table of at most 65535 octets");
@@ -70,6 +77,12 @@ impl Table {
 
     pub(super) fn size_max(&self) -> u32 {
         self.size_max
+    }
+
+    /// Which entries it has: those that were ever put in, and how many of them are left.
+    #[inline]
+    pub(super) fn state(&self) -> TableState {
+        TableState { next: self.next, len: self.len }
     }
 
     /// Octets of memory that it holds.

@@ -1,0 +1,148 @@
+//! A head that is sent again and again, as octets: an interface's answers differ in their content only, and one resource's not
+//! even there.
+//!
+//! What is remembered is the last head that came twice, with what it became. It stands as long as nothing was put into the table,
+//! or fell out of it: then every index means what it meant.
+
+use causeway_message::{FieldMap, ResponseHead, StatusCode};
+
+use super::Length;
+use crate::hpack::{Encoder, TableState};
+
+/// Octets of fields that are remembered; a connection holds little more than twice that for it.
+const OCTETS_MAX: usize = 1024;
+
+/// See the module. Empty until a head seems to come twice.
+#[derive(Debug, Default)]
+pub(crate) struct Repeat {
+    /// By how much the last head resembles the next: its status, its fields, their octets.
+    shape: (StatusCode, usize, usize),
+    known: Option<Box<Known>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    fields: FieldMap,
+    status: StatusCode,
+    length: Length,
+    date: [u8; 29],
+    table: TableState,
+    block: Vec<u8>,
+}
+
+impl Repeat {
+    /// What the head becomes, where that is known.
+    #[inline]
+    pub(super) fn block(
+        &self,
+        head: &ResponseHead,
+        status: StatusCode,
+        length: Length,
+        date: &[u8; 29],
+        encoder: &Encoder,
+    ) -> Option<&[u8]> {
+        let known = self.known.as_deref()?;
+        let same = known.status == status
+            && known.length == length
+            && encoder.state() == Some(known.table)
+            && known.date == *date
+            && known.fields.is_identical(head.fields());
+        same.then_some(&*known.block)
+    }
+
+    /// The head became what `out` has since `place`, and the table was `before` then.
+    pub(super) fn note(
+        &mut self,
+        (head, status, length, date): (&ResponseHead, StatusCode, Length, &[u8; 29]),
+        before: Option<TableState>,
+        encoder: &Encoder,
+        block: &[u8],
+    ) {
+        let fields = head.fields();
+        let shape = (status, fields.len(), fields.octets());
+        let seen = std::mem::replace(&mut self.shape, shape) == shape;
+        let Some(table) = before.filter(|before| seen && encoder.state() == Some(*before)) else { return };
+        if fields.octets() > OCTETS_MAX {
+            return;
+        }
+        let known = self.known.get_or_insert_with(|| {
+            let (fields, block) = (FieldMap::new(), Vec::new());
+            Box::new(Known { fields, status, length, date: *date, table, block })
+        });
+        (known.status, known.length, known.date, known.table) = (status, length, *date, table);
+        known.fields.copy_from(fields);
+        known.block.clear();
+        known.block.extend_from_slice(block);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encode::response_head;
+    use crate::hpack::{Decoder, Field, Name, Sink};
+    use causeway_message::{FieldValue, NameRef, WriteList};
+
+    #[derive(Default)]
+    struct Said(Vec<String>);
+
+    impl Sink for Said {
+        fn field(&mut self, field: Field<'_>) {
+            let name = match field.name {
+                Name::Status => ":status".to_owned(),
+                Name::Known(name) => name.lower().to_owned(),
+                Name::Other(name) => name.to_owned(),
+                other => format!("{other:?}"),
+            };
+            self.0.push(format!("{name}: {}", String::from_utf8_lossy(field.value)));
+        }
+    }
+
+    fn head(kind: u64) -> ResponseHead {
+        let mut head = ResponseHead::new(StatusCode::new(200 + (kind % 2) as u16).unwrap());
+        let mut set = |name: &str, value: &str| {
+            head.append(NameRef::parse(name.as_bytes()).unwrap(), FieldValue::parse(value.as_bytes()).unwrap());
+        };
+        set("Server", "Causeway");
+        set("Content-Type", if kind & 2 == 0 { "text/plain" } else { "text/html" });
+        set("X-Own", if kind & 4 == 0 { "a" } else { "b" });
+        set("Set-Cookie", "a=b");
+        head
+    }
+
+    /// Whatever was sent before, what comes out of the decoder is what the head says; and heads that repeat are known in the end.
+    #[test]
+    fn a_remembered_head_says_what_the_head_says() {
+        for seed in 0..200u64 {
+            let (mut encoder, mut repeat, mut decoder) = (Encoder::new(4096), Repeat::default(), Decoder::new(4096));
+            let (mut random, mut kind, mut known) = (seed, 0, 0);
+            for round in 0..200 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let dice = random >> 40;
+                if dice % 8 == 0 {
+                    kind = dice >> 4 & 7;
+                }
+                if dice % 29 == 0 {
+                    encoder.set_table_bytes_max([0, 100, 200, 4096][(dice >> 8 & 3) as usize]);
+                }
+                let head = head(kind);
+                let length = if dice % 16 == 1 { Length::Octets(7) } else { Length::Octets(13) };
+                let date =
+                    if dice % 64 == 2 { b"Sun, 06 Nov 1994 08:49:37 GMT" } else { b"Sun, 06 Nov 1994 08:49:38 GMT" };
+                known += u32::from(repeat.block(&head, head.status(), length, date, &encoder).is_some());
+                let mut out = WriteList::new();
+                response_head(&head, head.status(), length, date, &mut encoder, &mut repeat, &mut out);
+                let mut want = vec![format!(":status: {}", head.status().as_u16())];
+                want.extend(head.fields().iter().map(|(name, value)| {
+                    format!("{}: {}", name.as_str().to_ascii_lowercase(), String::from_utf8_lossy(value))
+                }));
+                want.push(format!("date: {}", String::from_utf8_lossy(date)));
+                want.push(format!("content-length: {}", if length == Length::Octets(7) { 7 } else { 13 }));
+                let mut said = Said::default();
+                decoder.decode(out.copied_since(0), &mut said).unwrap();
+                assert_eq!(said.0, want, "seed {seed}, round {round}");
+            }
+            assert!(known > 20, "seed {seed}: {known}");
+        }
+    }
+}
