@@ -3,6 +3,7 @@
 use crate::budget::Budgets;
 use crate::connection::Role;
 use crate::fault::Fault;
+use crate::hpack::TABLE_BYTES_MAX;
 use crate::window::{WINDOW_DEFAULT, WINDOW_MAX};
 
 /// What a peer is told, and held to. In octets where nothing else is said.
@@ -84,7 +85,9 @@ impl Settings {
                 count += 1;
             }
         };
-        put(self.header_table_bytes != Peer::TABLE_DEFAULT, id::HEADER_TABLE_SIZE, self.header_table_bytes);
+        // No more than the decoder takes, or a peer that uses all of it breaks a rule that it was not told.
+        let table_bytes = self.header_table_bytes.min(TABLE_BYTES_MAX);
+        put(table_bytes != Peer::TABLE_DEFAULT, id::HEADER_TABLE_SIZE, table_bytes);
         put(!is_server, id::ENABLE_PUSH, 0);
         put(is_server, id::MAX_CONCURRENT_STREAMS, self.streams_max);
         put(true, id::INITIAL_WINDOW_SIZE, self.stream_window);
