@@ -4,14 +4,17 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use causeway_engine::StartError;
+use causeway_engine::certificate::{CertifiedKey, certified_key};
 use causeway_pipeline::{
     ClientAuthentication, ClientAuthenticationMode as Mode, Ending, Protocols, TlsPolicy, TlsSpec, TlsVersion,
 };
-use rustls::{ClientConfig, HandshakeKind};
+use rustls::pki_types::ServerName;
+use rustls::sign::{Signer, SigningKey};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, SignatureAlgorithm, SignatureScheme};
 
 use support::http2::Body;
 use support::tls::{Authority, Store, TlsClient, VERSIONS, connect, over};
@@ -210,6 +213,101 @@ fn an_rsa_certificate_is_served_by_way_of_the_pool() {
     for version in VERSIONS {
         serves(&mut bench.connect(&Arc::new(bench.authority.client(&[version]))));
     }
+}
+
+/// A key that notes where it signs.
+#[derive(Debug)]
+struct Watched {
+    key: Arc<dyn SigningKey>,
+    threads: Arc<Mutex<Vec<String>>>,
+}
+
+#[derive(Debug)]
+struct WatchedSigner(Box<dyn Signer>, Arc<Mutex<Vec<String>>>);
+
+impl SigningKey for Watched {
+    fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
+        Some(Box::new(WatchedSigner(self.key.choose_scheme(offered)?, self.threads.clone())))
+    }
+
+    fn algorithm(&self) -> SignatureAlgorithm {
+        self.key.algorithm()
+    }
+}
+
+impl Signer for WatchedSigner {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rustls::Error> {
+        let thread = std::thread::current().name().unwrap_or_default().to_owned();
+        self.1.lock().unwrap().push(thread);
+        self.0.sign(message)
+    }
+
+    fn scheme(&self) -> SignatureScheme {
+        self.0.scheme()
+    }
+}
+
+/// No worker makes an RSA signature, although a client has to say its hello twice (RFC 8446 §4.1.4), or says it in pieces.
+#[test]
+fn an_rsa_key_signs_on_the_pool_behind_a_retry_too() {
+    let policy = TlsPolicy { groups: vec!["secp384r1".into()], ..TlsPolicy::default() };
+    let bench = Bench::with_policies(vec![policy], |_| ());
+    let threads = Arc::new(Mutex::new(Vec::new()));
+    let signed = bench.authority.sign_rsa(&["test"]);
+    let CertifiedKey { cert, key, .. } = certified_key(signed.chain, signed.key).unwrap();
+    bench.store.put_key("test", CertifiedKey::new(cert, Arc::new(Watched { key, threads: threads.clone() })));
+    for (version, kind) in [(VERSIONS[0], HandshakeKind::Full), (VERSIONS[1], HandshakeKind::FullWithHelloRetryRequest)]
+    {
+        let mut client = bench.connect(&Arc::new(bench.authority.client(&[version])));
+        serves(&mut client);
+        assert_eq!(client.stream.conn.handshake_kind(), Some(kind));
+    }
+    // The second hello octet by octet: none of these steps is the last that may sign.
+    let config = bench.config();
+    let mut tls = ClientConnection::new(config, ServerName::try_from("test").unwrap()).unwrap();
+    let mut tcp = Client::connect(bench.server.address()).stream;
+    let mut is_second = false;
+    while tls.is_handshaking() {
+        let mut octets = Vec::new();
+        while tls.wants_write() {
+            tls.write_tls(&mut octets).unwrap();
+        }
+        if is_second {
+            for piece in octets.chunks(40) {
+                tcp.write_all(piece).unwrap();
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        } else {
+            tcp.write_all(&octets).unwrap();
+        }
+        is_second = true;
+        if tls.is_handshaking() {
+            tls.read_tls(&mut tcp).unwrap();
+            tls.process_new_packets().unwrap();
+        }
+    }
+    assert_eq!(*threads.lock().unwrap(), ["computing"; 3]);
+}
+
+/// RFC 6066 §3: without a trailing dot. Go refuses one likewise; here it would pass by the policy of the name without it.
+#[test]
+fn a_server_name_with_a_dot_behind_it_is_refused() {
+    let policy = TlsPolicy { server_names: vec!["test".into()], drop: true, ..TlsPolicy::default() };
+    let bench = Bench::with_policies(vec![policy, TlsPolicy::default()], |_| ());
+    bench.store.put("tes.", "", bench.authority.sign(&["test"]));
+    let hello = |name: &str| {
+        let name = ServerName::try_from(name.to_owned()).unwrap();
+        let mut hello = Vec::new();
+        ClientConnection::new(bench.config(), name).unwrap().write_tls(&mut hello).unwrap();
+        hello
+    };
+    // rustls's client takes the dot away itself.
+    let mut octets = hello("tesd");
+    let at = octets.windows(4).position(|window| window == b"tesd").unwrap();
+    octets[at + 3] = b'.';
+    let mut client = bench.server.client();
+    client.send(octets);
+    assert_eq!(client.rest().0, [21, 3, 3, 0, 2, 2, 50]);
 }
 
 /// RFC 7301 §3.2; Go's server refuses a client with which it has no protocol in common.
