@@ -44,6 +44,8 @@ use owed::Owed;
 const ROUNDS_MAX: usize = 4;
 /// Pieces of output per system call.
 const SLICES_MAX: usize = 64;
+/// Pieces of a body below this are not left in the block that they came in while they wait for a slow reader.
+const COPIED_BELOW: u64 = 8 * 1024;
 /// What a lingering connection reads and throws away before it closes in the peer's face.
 const LINGER_OCTETS_MAX: u32 = 1024 * 1024;
 
@@ -348,7 +350,17 @@ impl<T: Transport, M: Machine> Connection<T, M> {
                         self.machine.release(stream, u32::try_from(len).unwrap_or(u32::MAX), out);
                     }
                 } else {
-                    exchange.cx.mailbox().push(Frame::Chunk(self.input.share(range)));
+                    let mailbox = exchange.cx.mailbox();
+                    // Windows bound the octets that wait for a reader, not the blocks that they lie in: small pieces behind
+                    // others are copied, or each might keep a whole block.
+                    let is_copied = len < COPIED_BELOW && self.machine.is_multiplexed() && !mailbox.is_empty();
+                    let chunk =
+                        if is_copied { self.input.octets()[range].to_vec().into() } else { self.input.share(range) };
+                    mailbox.push(Frame::Chunk(chunk));
+                    if self.machine.is_multiplexed() {
+                        // The reader may be another task, and empty the box before this one looks at it again.
+                        mailbox.notify(task.waker());
+                    }
                 }
             }
             Event::Trailers { .. } => {
