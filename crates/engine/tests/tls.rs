@@ -289,6 +289,79 @@ fn an_rsa_key_signs_on_the_pool_behind_a_retry_too() {
     assert_eq!(*threads.lock().unwrap(), ["computing"; 3]);
 }
 
+/// A connection that a plan would not have let in is not served under it: one in the clear where TLS is spoken now, one without the
+/// client's certificate that is asked for now. Elsewhere connections go on.
+#[test]
+fn connections_of_a_laxer_plan_are_not_served_under_a_stricter_one() {
+    let authority = Authority::new();
+    let store = Arc::new(Store::default());
+    store.put("test", "", authority.sign(&["test"]));
+    let mutual = ClientAuthentication { mode: Mode::Require, authorities: Vec::new(), leaves: Vec::new() };
+    let asking = vec![TlsPolicy { client: Some(mutual), ..TlsPolicy::default() }];
+    let open = vec![TlsPolicy::default(), TlsPolicy { server_names: vec!["other".into()], ..TlsPolicy::default() }];
+    for (before, after, is_served) in [
+        (None, Some(vec![TlsPolicy::default()]), false),
+        (Some(vec![TlsPolicy::default()]), None, false),
+        (Some(vec![TlsPolicy::default()]), Some(asking), false),
+        (Some(vec![TlsPolicy::default()]), Some(open), true),
+        (None, None, true),
+    ] {
+        let is_clear = before.is_none();
+        let secure = |policies: Option<Vec<TlsPolicy>>, setup: &mut Setup| {
+            setup.tls = policies.map(|policies| TlsSpec { policies });
+            setup.certificates = Some(store.clone());
+        };
+        let mut server = Server::start(|setup| secure(before, setup));
+        let (probe, address) = (server.probe.clone(), server.address());
+        // In the clear also as HTTP/2, whose stream under way keeps the connection while it drains.
+        let config = Arc::new(authority.client(&VERSIONS));
+        let mut plain = is_clear.then(|| [server.client(), server.client()]);
+        let mut tls = (!is_clear).then(|| connect(address, &config, "test"));
+        if let Some([client, http2]) = &mut plain {
+            assert_eq!(client.get("/fixed").text(), "fixed");
+            http2.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
+            http2.send(b"\0\0\x0f\x01\x05\0\0\0\x01\x82\x86\x04\x05/hold\x01\x04test");
+            probe.await_held(1);
+        }
+        if let Some(client) = &mut tls {
+            serves(client);
+        }
+        let policies = after;
+        server
+            .reload(|setup| {
+                setup.listen[0].port = address.port();
+                secure(policies, setup);
+            })
+            .unwrap();
+        if let Some([client, http2]) = &mut plain {
+            http2.send(b"\0\0\x10\x01\x05\0\0\0\x03\x82\x86\x04\x06/fixed\x01\x04test");
+            // What it was asked for before is answered.
+            let seen = |http2: &mut Client, wanted: &[u8]| {
+                let mut octets = Vec::new();
+                while !octets.ends_with(wanted) {
+                    octets.extend(http2.exactly(1));
+                }
+            };
+            // `:status: 421`, coded.
+            seen(http2, if is_served { b"fixed" } else { b"\x82\x68\x41" });
+            probe.release();
+            seen(http2, b"released");
+            if is_served {
+                assert_eq!(client.get("/fixed").text(), "fixed");
+            } else {
+                client.closed();
+            }
+        }
+        if let Some(client) = &mut tls {
+            if is_served {
+                serves(client);
+            } else {
+                assert_eq!(client.stream.read(&mut [0]).unwrap(), 0, "it is closed");
+            }
+        }
+    }
+}
+
 /// RFC 6066 §3: without a trailing dot. Go refuses one likewise; here it would pass by the policy of the name without it.
 #[test]
 fn a_server_name_with_a_dot_behind_it_is_refused() {
@@ -726,7 +799,7 @@ fn nonsense_is_refused() {
 /// The first octets that a client sends.
 fn client_hello(authority: &Authority, versions: &[&'static rustls::SupportedProtocolVersion]) -> Vec<u8> {
     let config = Arc::new(authority.client(versions));
-    let mut client = rustls::ClientConnection::new(config, "test".try_into().unwrap()).unwrap();
+    let mut client = ClientConnection::new(config, "test".try_into().unwrap()).unwrap();
     let mut octets = Vec::new();
     client.write_tls(&mut octets).unwrap();
     octets
@@ -769,7 +842,7 @@ fn a_client_hello_may_come_in_parts() {
     let len = client_hello(&bench.authority, &[&rustls::version::TLS12]).len();
     for at in 1..len {
         let tcp = Client::connect(bench.server.address()).stream;
-        let tls = rustls::ClientConnection::new(Arc::clone(&config), "test".try_into().unwrap()).unwrap();
+        let tls = ClientConnection::new(Arc::clone(&config), "test".try_into().unwrap()).unwrap();
         let mut client = Client::with(rustls::StreamOwned::new(tls, Split { tcp, at: Some(at) }));
         assert_eq!(client.get("/fixed").text(), "fixed", "split at {at}");
     }
@@ -795,7 +868,7 @@ fn every_octet_may_come_alone() {
     for version in VERSIONS {
         let tcp = Client::connect(bench.server.address()).stream;
         let config = Arc::new(bench.authority.client(&[version]));
-        let tls = rustls::ClientConnection::new(config, "test".try_into().unwrap()).unwrap();
+        let tls = ClientConnection::new(config, "test".try_into().unwrap()).unwrap();
         let mut client = Client::with(rustls::StreamOwned::new(tls, Drip(tcp)));
         client.post("/echo", &octets(20_000));
         assert_eq!(client.answer().body, octets(20_000));
@@ -884,7 +957,7 @@ fn openssl_is_served() {
     }
 }
 
-/// What was a listener in the clear speaks TLS from a reload on; a connection keeps what it began with.
+/// What was a listener in the clear speaks TLS from a reload on; a connection that began in the clear ends.
 #[test]
 fn a_reload_turns_tls_on() {
     let bench = Bench::new(|_| ());
@@ -899,7 +972,7 @@ fn a_reload_turns_tls_on() {
             setup.certificates = Some(store);
         })
         .unwrap();
-    assert_eq!(plain.get("/fixed").text(), "fixed");
+    plain.closed();
     let tcp = Client::connect(server.address()).stream;
     serves(&mut over(tcp, &bench.config(), "test"));
 }
