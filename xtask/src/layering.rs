@@ -94,7 +94,7 @@ const ROOMS: &[Room] = &[
     },
     Room { name: "h1", may: &["message"], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
     // Its tests use the crate that has its name, as a peer.
-    Room { name: "h2", may: &["message"], tests_may: &["h2"], never: NO_IO, unsaid: NO_WORLD },
+    Room { name: "h2", may: &["message"], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
     Room { name: "httpgrpc", may: &["message"], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
     Room { name: "message", may: &[], tests_may: &[], never: NO_IO, unsaid: NO_WORLD },
     // The profiler serves any Rust program: it would be useless to most if it knew HTTP.

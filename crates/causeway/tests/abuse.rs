@@ -3,7 +3,7 @@
 //! No time is judged here; `./bench abuse` measures how long the others wait.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,6 +20,7 @@ const ATTACKERS: usize = 4;
 struct Server {
     child: Child,
     target: Target,
+    folder: PathBuf,
 }
 
 impl Server {
@@ -38,7 +39,7 @@ impl Server {
         // Read on, so that its log finds room.
         std::thread::spawn(move || lines.for_each(drop));
         let target = Target { address: ([127, 0, 0, 1], port).into(), short: "/short", long: "/long" };
-        Self { child, target }
+        Self { child, target, folder }
     }
 
     /// Of its status in /proc, in octets.
@@ -53,6 +54,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

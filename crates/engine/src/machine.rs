@@ -1,4 +1,4 @@
-//! The local trait over protocol machines, and HTTP/1.1's implementation.
+//! The local trait over protocol machines.
 //!
 //! A machine has no I/O: it turns octets into events, commands into octets, and says what it waits for. The driver is
 //! written once over this trait; h1 is a machine with one open stream.

@@ -18,12 +18,10 @@ use crate::fault::{ErrorCode, Fault};
 use crate::frame;
 use crate::priority::Priority;
 use crate::settings::Settings;
-use crate::stream::{Kind, Local, Remote, Stream};
-use crate::window::{Receive, Window};
+use crate::stream::{Kind, Local, Remote, STREAM_MAX};
 
 const _: () = assert!(size_of::<Client>() <= 512);
 
-const STREAM_MAX: u32 = 0x7fff_ffff;
 /// Streams that are opened before the server has said how many it takes (RFC 9113 §6.5.2 asks for at least as many).
 const STREAMS_EARLY: usize = 100;
 
@@ -179,19 +177,7 @@ impl Client {
             Framing::Tunnel => Local::Tunnel,
         };
         self.connection.note_opened(id);
-        let connection = &mut self.connection;
-        connection.streams.open(Stream {
-            id,
-            send: Window::new(connection.peer.initial_window),
-            receive: Receive::new(connection.settings.stream_window),
-            unread: 0,
-            pieces: 0,
-            priority: Priority::default(),
-            turn: connection.turns.last(),
-            remote: Remote::Open(None),
-            local,
-            kind,
-        });
+        self.connection.open(id, kind, Remote::Open(None), local, Priority::default());
         Ok(StreamId(id))
     }
 

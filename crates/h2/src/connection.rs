@@ -24,10 +24,10 @@ use causeway_message::WriteList;
 use crate::budget::Meter;
 use crate::fault::{ErrorCode, Fault};
 use crate::frame::{self, Frame, HEADER_LEN, PAYLOAD_MAX, PREFACE, flag, kind};
-use crate::hpack::{Decoder, Encoder, TABLE_BYTES_MAX};
+use crate::hpack::{Decoder, Encoder, Sink, TABLE_BYTES_MAX};
 use crate::priority::{Priority, Turns};
 use crate::settings::{Peer, Settings};
-use crate::stream::Streams;
+use crate::stream::{Kind, Local, Remote, Stream, Streams};
 use crate::window::{Receive, WINDOW_DEFAULT, Window};
 
 /// Streams that we reset, at most, whose late frames are still ignored. A peer can have as many resets under way as its budget
@@ -146,7 +146,7 @@ impl Connection {
         Self {
             peer: Peer::default(),
             streams: Streams::default(),
-            decoder: Decoder::new(settings.header_table_bytes.min(TABLE_BYTES_MAX)),
+            decoder: Decoder::new(settings.decoder_table_bytes()),
             encoder: Encoder::new(settings.encoder_table_bytes.min(TABLE_BYTES_MAX)),
             meter: Meter::new(&settings.budgets),
             turns: Turns::default(),
@@ -353,6 +353,30 @@ impl Connection {
     /// Whether nothing was ever said on a stream (RFC 9113 §5.1.1). Nobody pushes, so even ones stay idle for ever.
     pub(crate) fn is_untouched(&self, stream: u32) -> bool {
         stream & 1 == 0 || stream > self.last
+    }
+
+    /// Puts a stream into the table, with the windows that hold now.
+    #[inline]
+    pub(crate) fn open(&mut self, id: u32, kind: Kind, remote: Remote, local: Local, priority: Priority) {
+        self.streams.open(Stream {
+            id,
+            send: Window::new(self.peer.initial_window),
+            receive: Receive::new(self.settings.stream_window),
+            unread: 0,
+            pieces: 0,
+            priority,
+            turn: self.turns.last(),
+            remote,
+            local,
+            kind,
+        });
+    }
+
+    /// Decodes a header block. That of a stream which is not wanted is decoded too, because the table depends on all of them
+    /// (RFC 9113 §4.3).
+    #[inline]
+    pub(crate) fn decode(&mut self, block: &Block<'_>, sink: &mut impl Sink) -> Result<(), Fault> {
+        self.decoder.decode(block.octets.as_slice(), sink).map_err(|_| Fault::COMPRESSION)
     }
 
     /// Notes that a stream was opened, or refused: those that it passes over are closed.

@@ -1,8 +1,11 @@
 //! Heads and trailers as frames (RFC 9113 §6.2, §8).
 
-use causeway_message::{FieldMap, KnownName, NameRef, ResponseHead, StatusCode, WriteList, names};
+use causeway_message::{
+    FieldMap, KnownName, NameRef, ResponseHead, StatusCode, WriteList, names, octets::write_number,
+};
 
 use crate::frame::{self, HEADER_LEN, flag, kind};
+use crate::head::is_of_connection;
 use crate::hpack::Encoder;
 
 /// How the head says how long the content is.
@@ -90,7 +93,7 @@ pub(crate) fn response_head(
     }
     if let Length::Octets(octets) = length {
         let mut digits = [0; 20];
-        encoder.field(names::CONTENT_LENGTH, decimal(octets, &mut digits), out);
+        encoder.field(names::CONTENT_LENGTH, write_number(octets, &mut digits), out);
     }
 }
 
@@ -113,28 +116,4 @@ pub(crate) fn put_fields(fields: &FieldMap, encoder: &mut Encoder, out: &mut Wri
 #[inline]
 fn is_ours(name: KnownName) -> bool {
     name == names::CONTENT_LENGTH || is_of_connection(name)
-}
-
-/// RFC 9113 §8.2.2: never sent.
-#[inline]
-pub(crate) fn is_of_connection(name: KnownName) -> bool {
-    name == names::CONNECTION
-        || name == names::TRANSFER_ENCODING
-        || name == names::KEEP_ALIVE
-        || name == names::PROXY_CONNECTION
-        || name == names::UPGRADE
-}
-
-/// A number's digits.
-#[inline]
-pub(crate) fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return &digits[at..];
-        }
-    }
 }

@@ -9,7 +9,7 @@ pub(crate) const HEADER_LEN: usize = 9;
 /// The largest payload that we take: SETTINGS_MAX_FRAME_SIZE stays at its default, so that a whole frame fits a read block.
 pub(crate) const PAYLOAD_MAX: usize = 16_384;
 /// What a client says first (RFC 9113 §3.4).
-pub(crate) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pub(crate) mod kind {
     pub(crate) const DATA: u8 = 0x0;

@@ -67,6 +67,12 @@ static SPECIAL: [Special; KnownName::COUNT] = {
     table
 };
 
+/// Fields of HTTP/1's connections, which are never sent either.
+#[inline]
+pub(crate) fn is_of_connection(name: KnownName) -> bool {
+    SPECIAL[name.index()] == Special::OfConnection
+}
+
 /// RFC 9112 §3 says of HTTP/1 what holds here: a method longer than any that is implemented is 501.
 const METHOD_BYTES_MAX: usize = 64;
 const TOO_LARGE: Problem = Problem::Refused(StatusCode::FIELDS_TOO_LARGE);
@@ -330,9 +336,7 @@ fn check_connect(seen: u8, head: &mut Head) -> Result<(), Problem> {
         seen if seen == plain => {
             let authority = head.fields().get(names::HOST).unwrap_or_default().to_vec();
             head.set_target(&authority).map_err(|_| Problem::Malformed)?;
-            let port = authority.rsplit(|&octet| octet == b':').next().and_then(octets::parse_number);
-            let is_whole = head.target().form() == TargetForm::Authority && port.is_some_and(|port| port != 0);
-            if is_whole { Ok(()) } else { Err(Problem::Malformed) }
+            if head.target().is_host_and_port() { Ok(()) } else { Err(Problem::Malformed) }
         }
         _ => Err(Problem::Malformed),
     }

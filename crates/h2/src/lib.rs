@@ -1,7 +1,7 @@
 //! The RFC 9113 machine, without I/O: octets in, events and octets out.
 //!
 //! In reading order:
-//! - [`Settings`], [`Budgets`]: what the peer is told and held to
+//! - [`PREFACE`], [`Settings`], [`Budgets`]: what a client says first; what the peer is told and held to
 //! - [`ErrorCode`], [`Fault`]: what a peer can do wrong, and what it is told
 //! - [`Event`], [`Handled`]: what the machine says
 //! - [`Server`]: one connection in the server's role
@@ -29,5 +29,6 @@ pub use budget::Budgets;
 pub use client::{Client, Scheme, Unopened};
 pub use event::{ClientEvent, ClientHandled, Event, Handled};
 pub use fault::{ErrorCode, Fault};
+pub use frame::PREFACE;
 pub use server::Server;
 pub use settings::Settings;

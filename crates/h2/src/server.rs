@@ -22,14 +22,12 @@ use crate::fault::{ErrorCode, Fault};
 use crate::frame;
 use crate::priority::Priority;
 use crate::settings::Settings;
-use crate::stream::{Kind, Local, Remote, Stream};
-use crate::window::{Receive, Window};
+use crate::stream::{Kind, Local, Remote, STREAM_MAX};
 
 const _: () = assert!(size_of::<Server>() <= 512);
 
 /// What the PING behind the first GOAWAY carries.
 const DRAIN_PING: [u8; 8] = *b"goaway 1";
-const STREAM_MAX: u32 = 0x7fff_ffff;
 
 /// The server's side of one HTTP/2 connection.
 ///
@@ -72,7 +70,7 @@ impl Server {
         server.connection.apply(peer_settings)?;
         server.connection.note_opened(1);
         let kind = Kind { is_head: request.method() == Method::Head, ..Kind::default() };
-        server.open(1, kind, Remote::Done, Priority::default());
+        server.connection.open(1, kind, Remote::Done, Local::Owed, Priority::default());
         Ok(server)
     }
 
@@ -319,23 +317,6 @@ impl Server {
     pub fn reset(&mut self, stream: StreamId, out: &mut WriteList) {
         self.connection.begin(out);
         self.connection.reset(stream.0, out);
-    }
-
-    #[inline]
-    fn open(&mut self, id: u32, kind: Kind, remote: Remote, priority: Priority) {
-        let connection = &mut self.connection;
-        connection.streams.open(Stream {
-            id,
-            send: Window::new(connection.peer.initial_window),
-            receive: Receive::new(connection.settings.stream_window),
-            unread: 0,
-            pieces: 0,
-            priority,
-            turn: connection.turns.last(),
-            remote,
-            local: Local::Owed,
-            kind,
-        });
     }
 
     // RFC 9113 §6.8: the last stream that is served; frames on later ones are ignored.

@@ -3,7 +3,7 @@
 use crate::budget::Budgets;
 use crate::connection::Role;
 use crate::fault::Fault;
-use crate::hpack::TABLE_BYTES_MAX;
+use crate::hpack::{TABLE_BYTES_DEFAULT, TABLE_BYTES_MAX};
 use crate::window::{WINDOW_DEFAULT, WINDOW_MAX};
 
 /// What a peer is told, and held to. In octets where nothing else is said.
@@ -15,9 +15,9 @@ pub struct Settings {
     pub stream_window: u32,
     /// Content of all streams together that may be under way unread; 2 MiB, at least 65 535, at most 2^31-1.
     pub connection_window: u32,
-    /// The peer's HPACK table; 4096 (SETTINGS_HEADER_TABLE_SIZE).
+    /// The peer's HPACK table; 4096, at most 65 535 (SETTINGS_HEADER_TABLE_SIZE).
     pub header_table_bytes: u32,
-    /// Our own HPACK table, at most what the peer allows; 4096.
+    /// Our own HPACK table, at most what the peer allows; 4096, at most 65 535.
     pub encoder_table_bytes: u32,
     /// A decoded head, each field counted with 32 octets more (RFC 9113 §6.5.2); 32 KiB (SETTINGS_MAX_HEADER_LIST_SIZE).
     pub head_bytes_max: u32,
@@ -48,8 +48,8 @@ impl Default for Settings {
             streams_max: 128,
             stream_window: 1024 * 1024,
             connection_window: 2 * 1024 * 1024,
-            header_table_bytes: 4096,
-            encoder_table_bytes: 4096,
+            header_table_bytes: TABLE_BYTES_DEFAULT,
+            encoder_table_bytes: TABLE_BYTES_DEFAULT,
             head_bytes_max: 32 * 1024,
             fields_max: 100,
             target_bytes_max: 8 * 1024,
@@ -74,6 +74,11 @@ mod id {
 }
 
 impl Settings {
+    /// How large the peer's table may be: what it is told is what its blocks are decoded with.
+    pub(crate) fn decoder_table_bytes(&self) -> u32 {
+        self.header_table_bytes.min(TABLE_BYTES_MAX)
+    }
+
     /// What we say of ourselves, and how many entries it takes.
     pub(crate) fn entries(&self, role: Role) -> ([(u16, u32); 6], usize) {
         let is_server = role == Role::Server;
@@ -85,9 +90,8 @@ impl Settings {
                 count += 1;
             }
         };
-        // No more than the decoder takes, or a peer that uses all of it breaks a rule that it was not told.
-        let table_bytes = self.header_table_bytes.min(TABLE_BYTES_MAX);
-        put(table_bytes != Peer::TABLE_DEFAULT, id::HEADER_TABLE_SIZE, table_bytes);
+        let table_bytes = self.decoder_table_bytes();
+        put(table_bytes != TABLE_BYTES_DEFAULT, id::HEADER_TABLE_SIZE, table_bytes);
         put(!is_server, id::ENABLE_PUSH, 0);
         put(is_server, id::MAX_CONCURRENT_STREAMS, self.streams_max);
         put(true, id::INITIAL_WINDOW_SIZE, self.stream_window);
@@ -117,8 +121,8 @@ const FRAME_MAX: u32 = 64 * 1024;
 impl Default for Peer {
     fn default() -> Self {
         Self {
-            table_bytes: Self::TABLE_DEFAULT,
-            table_bytes_low: Self::TABLE_DEFAULT,
+            table_bytes: TABLE_BYTES_DEFAULT,
+            table_bytes_low: TABLE_BYTES_DEFAULT,
             initial_window: WINDOW_DEFAULT,
             streams_max: u32::MAX,
             frame_max: 16_384,
@@ -128,8 +132,6 @@ impl Default for Peer {
 }
 
 impl Peer {
-    pub(crate) const TABLE_DEFAULT: u32 = 4096;
-
     /// Takes a SETTINGS frame's payload over (RFC 9113 §6.5.2). Entries are read in order, the last of a kind counts, what is not
     /// known is ignored.
     pub(crate) fn apply(&mut self, payload: &[u8], entries_max: u16) -> Result<(), Fault> {
@@ -159,5 +161,21 @@ impl Peer {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // RFC 7541 §4.2: a peer may use all of the table that it is told of, so it is told no more than the decoder has.
+    #[test]
+    fn a_table_that_is_announced_is_there() {
+        for (written, said) in [(4096, None), (0, Some(0)), (65_535, Some(65_535)), (65_536, Some(65_535))] {
+            let settings = Settings { header_table_bytes: written, ..Settings::default() };
+            let (entries, count) = settings.entries(Role::Server);
+            let found = entries[..count].iter().find(|(id, _)| *id == id::HEADER_TABLE_SIZE).map(|(_, value)| *value);
+            assert_eq!((found, settings.decoder_table_bytes()), (said, said.unwrap_or(written)), "{written}");
+        }
     }
 }

@@ -17,6 +17,9 @@ use crate::window::{Receive, Window};
 
 const _: () = assert!(size_of::<Stream>() <= 72);
 
+/// The highest number that a stream may have (RFC 9113 §5.1.1).
+pub(crate) const STREAM_MAX: u32 = 0x7fff_ffff;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
     pub(crate) id: u32,
@@ -88,8 +91,8 @@ pub(crate) struct Streams {
     hint: std::cell::Cell<u32>,
 }
 
-/// Streams that an idle connection keeps memory for.
-const IDLE_MAX: usize = 8;
+/// Streams that an idle connection keeps memory for, 2.3 KB: as many as a page opens at once, so that the next page allocates nothing.
+const IDLE_MAX: usize = 32;
 
 impl Streams {
     #[inline]

@@ -1,52 +1,18 @@
 //! The hot path allocates nothing once its memory has grown.
 #![allow(missing_docs, reason = "a test")]
 
+mod counting;
 mod peer;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Instant;
 
 use causeway_h2::{Client, ClientEvent, Event, Scheme, Server, Settings};
 use causeway_message::{Chunk, FieldValue, Framing, Head, ResponseHead, StatusCode, WriteList, names};
+use counting::allocations_during;
 use peer::{
     DATE, END_STREAM, GET_FIELDS, POST_FIELDS, PREFACE, data, headers, settings, settings_ack, window_update, with,
 };
-
-thread_local!(static ALLOCATIONS: Cell<u64> = const { Cell::new(0) });
-
-struct Counting;
-
-#[expect(unsafe_code, reason = "a global allocator has no safe interface")]
-// SAFETY: every call goes on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
-
-fn allocations_during(run: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.get();
-    run();
-    ALLOCATIONS.get() - before
-}
 
 struct Conn {
     server: Server,

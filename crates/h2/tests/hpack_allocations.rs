@@ -1,39 +1,11 @@
 //! HPACK allocates nothing once its memory has grown, although entries come and go with every block.
 #![allow(missing_docs, reason = "a test")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod counting;
 
 use causeway_h2::hpack::{Decoder, Encoder, Field, Name, Sink};
 use causeway_message::{FieldMap, NameRef, StatusCode, WriteList, names};
-
-thread_local!(static ALLOCATIONS: Cell<u64> = const { Cell::new(0) });
-
-struct Counting;
-
-#[expect(unsafe_code, reason = "a global allocator has no safe interface")]
-// SAFETY: every call goes on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
+use counting::allocations_during;
 
 /// Fills a map, as a request's head does.
 struct Filled(FieldMap);
@@ -81,7 +53,5 @@ fn nothing_is_allocated_in_steady_state() {
         encoder.field(NameRef::Other("X-Own-Too"), &octets[11..21], &mut out);
     };
     (0..2000).for_each(&mut run);
-    let before = ALLOCATIONS.get();
-    (2000..4000).for_each(run);
-    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert_eq!(allocations_during(|| (2000..4000).for_each(run)), 0);
 }

@@ -100,8 +100,7 @@ impl<'a> Cookie<'a> {
         }
         if let Some(seconds) = self.max_age {
             let mut digits = [0; 20];
-            let used = write_number(seconds, &mut digits);
-            put(&["; Max-Age=", std::str::from_utf8(&digits[20 - used..]).unwrap_or("0")]);
+            put(&["; Max-Age=", std::str::from_utf8(write_number(seconds, &mut digits)).unwrap_or("0")]);
         }
         if self.secure {
             put(&["; Secure"]);

@@ -1,7 +1,7 @@
 //! Field names and values (RFC 9110 §5.1, §5.5).
 
 use crate::name::KnownName;
-use crate::octets::{is_token, is_value_octet};
+use crate::octets::{is_token, is_value};
 
 /// A field name by reference. Two are equal when they spell the same name in any case (RFC 9110 §5.1).
 #[derive(Clone, Copy, Debug)]
@@ -122,17 +122,7 @@ impl<'a> FieldValue<'a> {
     /// Checks the octets; `None` when they may not be sent as they are. O(n).
     #[must_use]
     pub const fn parse(value: &'a [u8]) -> Option<Self> {
-        let mut at = 0;
-        while at < value.len() {
-            if !is_value_octet(value[at]) {
-                return None;
-            }
-            at += 1;
-        }
-        match value {
-            [b' ' | b'\t', ..] | [.., b' ' | b'\t'] => None,
-            _ => Some(Self(value)),
-        }
+        if is_value(value) { Some(Self(value)) } else { None }
     }
 
     /// A value from a literal.
@@ -151,6 +141,25 @@ impl<'a> FieldValue<'a> {
     #[must_use]
     pub const fn as_bytes(self) -> &'a [u8] {
         self.0
+    }
+}
+
+/// A value that owns its octets: checked once, sent often.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedValue(Box<[u8]>);
+
+impl OwnedValue {
+    /// The value.
+    #[inline]
+    #[must_use]
+    pub const fn as_ref(&self) -> FieldValue<'_> {
+        FieldValue(&self.0)
+    }
+}
+
+impl From<FieldValue<'_>> for OwnedValue {
+    fn from(value: FieldValue<'_>) -> Self {
+        Self(value.0.into())
     }
 }
 

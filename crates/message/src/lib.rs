@@ -3,7 +3,7 @@
 //! In reading order:
 //! - [`octets`]: which octets a token, a field value and a comma list may hold
 //! - [`Method`], [`StatusCode`], [`Version`], [`StreamId`]: the small words
-//! - [`KnownName`], [`names`], [`NameRef`], [`FieldName`], [`FieldValue`]: field names, interned, and values
+//! - [`KnownName`], [`names`], [`NameRef`], [`FieldName`], [`FieldValue`], [`OwnedValue`]: field names, interned, and values
 //! - [`FieldMap`]: fields in order, in one arena
 //! - [`Target`], [`path`]: what is asked for
 //! - [`Head`], [`ResponseHead`], [`Cookie`]: whole heads
@@ -32,7 +32,7 @@ mod write_list;
 
 pub use chunk::{Block, BlockMut, Chunk, Home};
 pub use cookie::{Cookie, SameSite};
-pub use field::{FieldName, FieldValue, NameRef};
+pub use field::{FieldName, FieldValue, NameRef, OwnedValue};
 pub use head::Head;
 pub use list::List;
 pub use map::{FieldFault, FieldMap};

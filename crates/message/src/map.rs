@@ -110,8 +110,7 @@ impl FieldMap {
     /// As [`FieldMap::insert`].
     pub fn insert_number<'a>(&mut self, name: impl Into<NameRef<'a>>, number: u64) {
         let mut digits = [0; 20];
-        let used = write_number(number, &mut digits);
-        self.insert_octets(name.into(), &digits[20 - used..]);
+        self.insert_octets(name.into(), write_number(number, &mut digits));
     }
 
     /// Adds a field behind all others.

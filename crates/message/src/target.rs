@@ -61,6 +61,13 @@ impl<'a> Target<'a> {
         Self { text, parts }
     }
 
+    /// Whether this is where a tunnel of CONNECT may lead: a host and a port other than 0 (RFC 9110 §9.3.6).
+    #[must_use]
+    pub fn is_host_and_port(self) -> bool {
+        let port = self.text.rsplit_once(':').and_then(|(_, port)| parse_number(port.as_bytes()));
+        self.form() == TargetForm::Authority && port.is_some_and(|port| port != 0)
+    }
+
     /// Its form.
     #[must_use]
     pub const fn form(self) -> TargetForm {
@@ -290,6 +297,16 @@ mod tests {
             ("a.test:443", Ok((Authority, "", None, None, Some("a.test:443")))),
             ("[::1]:443", Ok((Authority, "", None, None, Some("[::1]:443")))),
         ]);
+    }
+
+    // RFC 9110 §9.3.6: CONNECT's target has a port, and it is not 0.
+    #[test]
+    fn where_a_tunnel_leads() {
+        for (text, want) in
+            [("a.test:443", true), ("[::1]:1", true), ("a.test:0", false), ("/:443", false), ("http://a:1", false)]
+        {
+            assert_eq!(Target::parse(text).unwrap().is_host_and_port(), want, "{text}");
+        }
     }
 
     #[test]

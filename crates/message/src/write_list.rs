@@ -76,6 +76,12 @@ impl WriteList {
         self.staged.split_off(place)
     }
 
+    /// Adds one octet.
+    #[inline]
+    pub fn put_octet(&mut self, octet: u8) {
+        self.staged.push(octet);
+    }
+
     /// Adds a field line (RFC 9112 §5). The caller knows that the name is a token and the value may be sent.
     #[inline]
     pub fn put_field(&mut self, name: NameRef<'_>, value: &[u8]) {
@@ -104,8 +110,7 @@ impl WriteList {
     /// Adds a decimal number.
     pub fn put_number(&mut self, number: u64) {
         let mut digits = [0; 20];
-        let used = write_number(number, &mut digits);
-        self.put(&digits[20 - used..]);
+        self.put(write_number(number, &mut digits));
     }
 
     /// Adds a hexadecimal number in lower case, without leading zeros.

@@ -1,6 +1,6 @@
 //! What configured strings become: field names, field values and status codes.
 
-use causeway_message::{FieldName, FieldValue, NameRef, StatusCode};
+use causeway_message::{FieldName, FieldValue, NameRef, OwnedValue, StatusCode};
 use causeway_pipeline::{Build, BuildError, Context, Fault, Reason, Template};
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,6 +14,38 @@ pub(crate) fn with_field_value(octets: &[u8], set: impl FnOnce(FieldValue<'_>)) 
     let spaced: Vec<u8> =
         octets.iter().map(|&o| if o == b'\t' || (o >= b' ' && o != 0x7f) { o } else { b' ' }).collect();
     set(FieldValue::parse(spaced.trim_ascii()).expect("only allowed octets are left"));
+}
+
+/// A field's value, with placeholders or without.
+pub(crate) enum FieldText {
+    Fixed(OwnedValue),
+    Live(Template),
+}
+
+impl FieldText {
+    pub(crate) fn build(written: &str, build: &mut Build<'_>) -> Self {
+        let template = build.template_of_known(written);
+        let Some(text) = template.literal() else { return Self::Live(template) };
+        let mut fixed = None;
+        with_field_value(text.as_bytes(), |value| fixed = Some(value.into()));
+        fixed.map_or(Self::Live(template), Self::Fixed)
+    }
+
+    /// Calls `work` with the value.
+    pub(crate) fn with(&self, cx: &mut Context, work: impl FnOnce(&mut Context, FieldValue<'_>)) {
+        match self {
+            Self::Fixed(value) => work(cx, value.as_ref()),
+            Self::Live(template) => cx.rendered(template, |cx, text| with_field_value(text, |value| work(cx, value))),
+        }
+    }
+
+    /// Adds its octets, which need not be a value yet.
+    pub(crate) fn render(&self, cx: &mut Context, out: &mut Vec<u8>) {
+        match self {
+            Self::Fixed(value) => out.extend_from_slice(value.as_ref().as_bytes()),
+            Self::Live(template) => template.render(cx, out),
+        }
+    }
 }
 
 /// A field's name, with placeholders or without.

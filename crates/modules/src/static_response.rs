@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use crate::rendered::{Name, Status, Weak, with_field_value};
+use crate::rendered::{FieldText, Name, Status, Weak};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,7 +26,7 @@ struct Written {
 
 struct StaticResponse {
     status: Option<Status>,
-    fields: Box<[(Name, Box<[Template]>)]>,
+    fields: Box<[(Name, Box<[FieldText]>)]>,
     body: Content,
     close: bool,
     abort: bool,
@@ -51,7 +51,7 @@ pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, Bu
     let status = Status::parse(written.status_code, build)?;
     let mut fields = Vec::with_capacity(written.headers.len());
     for (name, values) in written.headers {
-        fields.push((Name::build(&name, build)?, values.iter().map(|value| build.template_of_known(value)).collect()));
+        fields.push((Name::build(&name, build)?, values.iter().map(|value| FieldText::build(value, build)).collect()));
     }
     let body = build.template_of_known(&written.body);
     let body = match body.literal().map(|literal| literal.as_bytes().to_vec()) {
@@ -77,9 +77,7 @@ impl Handler for StaticResponse {
             name.with(cx, |cx, name| {
                 cx.response_mut().remove(name);
                 for value in values {
-                    cx.rendered(value, |cx, value| {
-                        with_field_value(value, |value| cx.response_mut().append(name, value));
-                    });
+                    value.with(cx, |cx, value| cx.response_mut().append(name, value));
                 }
             });
         }

@@ -111,9 +111,9 @@ pub struct Http2 {
     /// slow readers may pin.
     pub connection_window_bytes: u32,
     /// Octets of the peer's HPACK table, SETTINGS_HEADER_TABLE_SIZE; 4096, which is what a peer may assume before it was told,
-    /// at most 64 KiB.
+    /// at most 64 KiB - 1.
     pub header_table_bytes: u32,
-    /// Octets of our own HPACK table, at most what the peer allows; 4096, at most 64 KiB.
+    /// Octets of our own HPACK table, at most what the peer allows; 4096, at most 64 KiB - 1.
     pub encoder_table_bytes: u32,
 }
 

@@ -19,13 +19,13 @@ use answer_template::Numbered;
 
 #[derive(Args)]
 pub(crate) struct FileServer {
-    /// Serve only this host name, in the clear: needs --listen too, because this version does not speak TLS
+    /// Serve only this host name: over TLS, or in the clear where --listen says
     #[arg(short, long, value_name = "NAME")]
     domain: Option<String>,
     /// The folder; by default the working one
     #[arg(short, long, value_name = "FOLDER")]
     root: Option<PathBuf>,
-    /// Where to listen; by default `:80`
+    /// Where to listen, in the clear; by default `:80`, and with --domain `:443` over TLS
     #[arg(short, long, value_name = "ADDRESS")]
     listen: Option<String>,
     /// List folders that have no index file

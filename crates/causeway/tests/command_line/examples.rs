@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use crate::client::{connect, get, send, send_body};
+use crate::http2::{program, said};
 use crate::process::{Folder, Server};
 
 const LOCALHOST: &str = "Host: localhost";
@@ -47,8 +48,10 @@ fn each_of_them_is_tested() {
         "errors.caddyfile",
         "headers.caddyfile",
         "hello.caddyfile",
+        "https.caddyfile",
         "map.caddyfile",
         "matchers.caddyfile",
+        "own-certificate.caddyfile",
         "placeholders.caddyfile",
         "routes.caddyfile",
         "sites.caddyfile",
@@ -119,11 +122,13 @@ fn matchers() {
     );
 }
 
+fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
 #[test]
 fn sites() {
-    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let status_port = free.local_addr().unwrap().port();
-    drop(free);
+    let status_port = free_port();
     let folder = Folder::new();
     let server = start(&folder, "sites.caddyfile", &[("STATUS_PORT", &status_port.to_string())]);
     assert_eq!(server.ports.len(), 2, "{}", server.first_line);
@@ -190,6 +195,37 @@ fn basic_auth() {
             ("GET /private/", &[right], 200, "hello, ada\n"),
         ],
     );
+}
+
+#[test]
+fn https() {
+    let Some(curl) = program("curl") else { return };
+    let folder = Folder::new();
+    let http_port = free_port();
+    let server = start(&folder, "https.caddyfile", &[("HTTP_PORT", &http_port.to_string())]);
+    let port = server.ports.iter().find(|port| **port != http_port).unwrap();
+    let root = folder.path(".local/share/causeway/pki/authorities/local/root.crt");
+    let url = format!("https://localhost:{port}");
+    for (version, body) in [("--http2", "HTTP/2.0 for localhost\n"), ("--http1.1", "HTTP/1.1 for localhost\n")] {
+        assert_eq!(said(&curl, &["-sS", version, "--cacert", root.to_str().unwrap(), &url]), body);
+    }
+    assert_eq!(get(http_port, "/").status, 308);
+}
+
+#[test]
+fn own_certificate() {
+    let (Some(curl), Some(openssl)) = (program("curl"), program("openssl")) else { return };
+    let folder = Folder::new();
+    let [certificate, key] = ["cert.pem", "key.pem"].map(|name| folder.path(name).to_str().unwrap().to_owned());
+    let make = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=site.localhost \
+                -addext subjectAltName=DNS:site.localhost";
+    let files = ["-keyout", &key, "-out", &certificate];
+    said(&openssl, &make.split(' ').chain(files).collect::<Vec<_>>());
+    let server = start(&folder, "own-certificate.caddyfile", &[("CERTIFICATE", &certificate), ("KEY", &key)]);
+    let at = format!("site.localhost:{}", server.port());
+    let (place, url) = (format!("{at}:127.0.0.1"), format!("https://{at}"));
+    let ask = ["-sS", "--resolve", &place, "--cacert", &certificate, &url];
+    assert_eq!(said(&curl, &ask), "the certificate is yours\n");
 }
 
 #[test]

@@ -365,7 +365,7 @@ fn read_policies(
 /// The bounds that its fields name.
 fn check_http2(http2: Http2, build: &mut Build<'_>) -> Result<(), BuildError> {
     const WINDOW_MAX: u32 = (1 << 31) - 1;
-    const TABLE_MAX: u32 = 64 * 1024;
+    const TABLE_MAX: u32 = (1 << 16) - 1;
     for (key, value, least, most) in [
         ("streams_max", http2.streams_max, 1, 4096),
         ("stream_window_bytes", http2.stream_window_bytes, 0, WINDOW_MAX),

@@ -24,8 +24,6 @@ use causeway_message::{
 use super::{Event, Framing, Machine, WaitsFor};
 use crate::listener::{ListenerPlan, Offer};
 
-/// What every HTTP/2 client sends first (RFC 9113 §3.4).
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Octets of what may still become the preface that HTTP/1 is shown: they make no request of it.
 const SHOWN_MAX: usize = 3;
 
@@ -96,8 +94,8 @@ impl Http1 {
     /// How many of the first octets are for HTTP/1; `None`: they are HTTP/2's preface.
     #[cold]
     fn open(&mut self, octets: &[u8]) -> Option<usize> {
-        let common = octets.iter().zip(PREFACE).take_while(|(octet, expected)| octet == expected).count();
-        if common == PREFACE.len() {
+        let common = octets.iter().zip(h2::PREFACE).take_while(|(octet, expected)| octet == expected).count();
+        if common == h2::PREFACE.len() {
             return None;
         }
         // Shorter than the preface, and the same so far.

@@ -1,8 +1,6 @@
 //! What a request's fields mean for its connection: where the content ends, whether another request may follow.
 
-use causeway_message::{
-    BodyLength, FieldMap, Head, List, Method, Target, TargetForm, Version, is_host_port, names, octets,
-};
+use causeway_message::{BodyLength, FieldMap, Head, Method, Target, TargetForm, Version, is_host_port, names, octets};
 
 use crate::fault::HeadFault;
 
@@ -47,15 +45,10 @@ pub(super) fn examine(head: &Head) -> Result<Facts, HeadFault> {
 fn check_target(method: Method<'_>, target: Target<'_>) -> Result<(), HeadFault> {
     let ok = match target.form() {
         TargetForm::Origin | TargetForm::Absolute => method != Method::Connect,
-        TargetForm::Authority => method == Method::Connect && has_port(target.as_str()),
+        TargetForm::Authority => method == Method::Connect && target.is_host_and_port(),
         TargetForm::Asterisk => method == Method::Options,
     };
     if ok { Ok(()) } else { Err(HeadFault::Target) }
-}
-
-fn has_port(authority: &str) -> bool {
-    let port = authority.rsplit_once(':').map_or("", |(_, port)| port);
-    octets::parse_number(port.as_bytes()).is_some_and(|port| port != 0)
 }
 
 // RFC 9112 §3.2: exactly one in HTTP/1.1, whatever the target says; never two, never one that is no host.
@@ -110,7 +103,7 @@ fn expects_continue(fields: &FieldMap, is_10: bool) -> Result<bool, HeadFault> {
         return Ok(false);
     }
     let mut found = false;
-    for element in fields.get_all(names::EXPECT).flat_map(List::new) {
+    for element in fields.list(names::EXPECT) {
         if !element.eq_ignore_ascii_case(b"100-continue") {
             return Err(HeadFault::Expectation);
         }

@@ -7,7 +7,6 @@ use crate::connection::{Block, Connection, Step};
 use crate::event::ClientEvent;
 use crate::fault::{ErrorCode, Fault};
 use crate::head::{NoSink, Response, ResponseSink};
-use crate::hpack::{Decoder, Sink};
 use crate::stream::{Kind, Remote};
 
 impl Client {
@@ -22,7 +21,7 @@ impl Client {
             return Err(Fault::PROTOCOL);
         }
         let Some(stream) = connection.streams.get(id) else {
-            decode(&mut connection.decoder, block, &mut NoSink)?;
+            connection.decode(block, &mut NoSink)?;
             connection.check_closed(id)?;
             connection.meter.control(&connection.settings.budgets)?;
             return Ok(None);
@@ -31,7 +30,7 @@ impl Client {
             return Err(Fault::STREAM_CLOSED);
         }
         if stream.remote == Remote::Done {
-            decode(&mut connection.decoder, block, &mut NoSink)?;
+            connection.decode(block, &mut NoSink)?;
             return reset_for(connection, id, ErrorCode::StreamClosed, out);
         }
         let kind = stream.kind;
@@ -39,7 +38,7 @@ impl Client {
             return trailers(connection, block, head, out);
         }
         let mut sink = ResponseSink::head(head, &connection.settings);
-        decode(&mut connection.decoder, block, &mut sink)?;
+        connection.decode(block, &mut sink)?;
         match sink.finish() {
             Ok(response) => begin(connection, block, response, kind, out),
             Err(_) => reset_for(connection, id, ErrorCode::Protocol, out),
@@ -103,7 +102,7 @@ fn trailers(
 ) -> Result<Option<ClientEvent>, Fault> {
     let id = block.stream;
     let mut sink = ResponseSink::trailers(head, &connection.settings);
-    decode(&mut connection.decoder, block, &mut sink)?;
+    connection.decode(block, &mut sink)?;
     if sink.finish_trailers().is_err() || !block.end_stream {
         return reset_for(connection, id, ErrorCode::Protocol, out);
     }
@@ -125,8 +124,4 @@ fn reset_for(
 ) -> Result<Option<ClientEvent>, Fault> {
     connection.reset_for(id, code, out)?;
     Ok(Some(ClientEvent::Reset { stream: StreamId(id), code }))
-}
-
-fn decode(decoder: &mut Decoder, block: &Block<'_>, sink: &mut impl Sink) -> Result<(), Fault> {
-    decoder.decode(block.octets.as_slice(), sink).map_err(|_| Fault::COMPRESSION)
 }

@@ -1,9 +1,10 @@
 //! A request's head as a frame (RFC 9113 §8.3.1).
 
-use causeway_message::{Framing, Head, Method, NameRef, TargetForm, WriteList, names};
+use causeway_message::{Framing, Head, Method, NameRef, TargetForm, WriteList, names, octets::write_number};
 
 use super::Scheme;
-use crate::encode::{End, HeadersFrame, decimal, is_of_connection};
+use crate::encode::{End, HeadersFrame};
+use crate::head::is_of_connection;
 use crate::hpack::{Encoder, Pseudo};
 use crate::settings::Peer;
 
@@ -49,7 +50,7 @@ pub(super) fn request_head(
     put_fields(head, encoder, out);
     let mut digits = [0; 20];
     match framing {
-        Framing::Sized(octets) => encoder.field(names::CONTENT_LENGTH, decimal(octets, &mut digits), out),
+        Framing::Sized(octets) => encoder.field(names::CONTENT_LENGTH, write_number(octets, &mut digits), out),
         // RFC 9110 §8.6: methods that expect content say that there is none.
         Framing::Empty if matches!(method, Method::Post | Method::Put | Method::Patch) => {
             encoder.field(names::CONTENT_LENGTH, b"0", out);

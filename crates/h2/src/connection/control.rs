@@ -5,7 +5,6 @@ use causeway_message::WriteList;
 use super::{Connection, Step, depends_on};
 use crate::fault::{ErrorCode, Fault};
 use crate::frame::{self, Frame, flag, kind};
-use crate::hpack::TABLE_BYTES_MAX;
 use crate::priority::Priority;
 use crate::window::WINDOW_DEFAULT;
 
@@ -125,7 +124,7 @@ impl Connection {
     fn acknowledge(&mut self) {
         if !self.acknowledged {
             self.acknowledged = true;
-            self.decoder.handle_acknowledged(self.settings.header_table_bytes.min(TABLE_BYTES_MAX));
+            self.decoder.handle_acknowledged(self.settings.decoder_table_bytes());
         }
     }
 

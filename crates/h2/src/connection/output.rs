@@ -132,11 +132,9 @@ impl Connection {
 
     /// Takes a stream out of the table. What its owner did not read is given back to the connection's window: nobody will.
     pub(crate) fn forget(&mut self, id: u32, out: &mut WriteList) {
-        if let Some(Stream { unread: 1.., .. }) = self.streams.get(id) {
-            let unread = self.streams.get(id).map_or(0, |stream| stream.unread);
+        if let Some(Stream { unread: unread @ 1.., .. }) = self.streams.remove(id) {
             self.give_connection(unread, out);
         }
-        self.streams.remove(id);
     }
 }
 

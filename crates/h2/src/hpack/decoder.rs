@@ -1,6 +1,6 @@
 //! Field blocks to fields (RFC 7541 §3, §6).
 
-use causeway_message::octets::is_value_octet;
+use causeway_message::octets::is_value;
 
 use super::table::{Entry, Table};
 use super::{Field, HpackFault, Kind, Name, Sink, TABLE_BYTES_DEFAULT, field_size, huffman, integer, statics};
@@ -205,12 +205,6 @@ impl<'a> Literal<'a> {
         table.put(self.octets);
         Ok(())
     }
-}
-
-// As message's FieldValue; without a branch for each octet, so that the compiler takes many at once.
-fn is_value(octets: &[u8]) -> bool {
-    let good = octets.iter().fold(true, |good, &octet| good & is_value_octet(octet));
-    good && !matches!(octets, [b' ' | b'\t', ..] | [.., b' ' | b'\t'])
 }
 
 #[cfg(test)]

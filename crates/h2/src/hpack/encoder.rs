@@ -114,7 +114,7 @@ impl Encoder {
                 return self.named(Kind::Status, &digits, out);
             }
         };
-        out.put(&[index]);
+        out.put_octet(index);
     }
 
     /// A pseudo-field of a request. They come before all other fields (RFC 9113 §8.3).
@@ -278,8 +278,11 @@ impl Encoder {
 }
 
 #[inline]
-fn put_number(pattern: (u8, u32), number: u32, out: &mut WriteList) {
-    out.put(integer::Octets::of(pattern.0, pattern.1, number).as_slice());
+fn put_number((pattern, bits): (u8, u32), number: u32, out: &mut WriteList) {
+    match integer::short(pattern, bits, number) {
+        Some(octet) => out.put_octet(octet),
+        None => out.put(integer::Octets::of(pattern, bits, number).as_slice()),
+    }
 }
 
 /// A literal whose strings are copied. The name is written where `index` is 0.

@@ -29,6 +29,12 @@ fn read_long(rest: &mut &[u8], full: u32) -> Result<u32, HpackFault> {
     Err(HpackFault::IntegerTooLarge)
 }
 
+/// A number as one octet, where its prefix has room for it.
+#[inline]
+pub(super) const fn short(pattern: u8, bits: u32, number: u32) -> Option<u8> {
+    if number < (1 << bits) - 1 { Some(pattern | number as u8) } else { None }
+}
+
 /// A number as octets, in a fixed place.
 pub(super) struct Octets {
     octets: [u8; 6],
@@ -39,10 +45,10 @@ impl Octets {
     /// `pattern` is what the first octet holds beside the number's `bits`.
     #[inline]
     pub(super) fn of(pattern: u8, bits: u32, number: u32) -> Self {
-        let full = (1 << bits) - 1;
-        if number < full {
-            return Self { octets: [pattern | number as u8, 0, 0, 0, 0, 0], len: 1 };
+        if let Some(octet) = short(pattern, bits, number) {
+            return Self { octets: [octet, 0, 0, 0, 0, 0], len: 1 };
         }
+        let full = (1 << bits) - 1;
         let (mut octets, mut len, mut left) = ([0; 6], 1, number - full);
         octets[0] = pattern | full as u8;
         while left >= 0x80 {

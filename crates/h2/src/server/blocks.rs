@@ -1,5 +1,4 @@
-//! What a header block does: it opens a stream, ends one, or breaks a rule. Whatever it does, it is decoded, because the decoder's
-//! table depends on all of them (RFC 9113 §4.3).
+//! What a header block does: it opens a stream, ends one, or breaks a rule. Whatever it does, it is decoded.
 
 use causeway_message::{Head, StreamId, WriteList};
 
@@ -8,9 +7,8 @@ use crate::connection::{Block, Step};
 use crate::event::Event;
 use crate::fault::{ErrorCode, Fault};
 use crate::head::{NoSink, Problem, Request, RequestSink, TrailerSink};
-use crate::hpack::Sink;
 use crate::priority::Priority;
-use crate::stream::{Kind, Remote};
+use crate::stream::{Kind, Local, Remote};
 
 impl Server {
     #[inline]
@@ -29,9 +27,9 @@ impl Server {
         }
         self.connection.note_opened(id);
         let mut sink = RequestSink::new(head, &self.connection.settings);
-        decode(&mut self.connection.decoder, block, &mut sink)?;
+        self.connection.decode(block, &mut sink)?;
         let request = sink.finish(block.end_stream);
-        // RFC 9113 §5.3.1 of its predecessor: a stream that depends on itself.
+        // RFC 7540 §5.3.1: a stream that depends on itself.
         if block.self_dependent {
             return self.reset_unannounced(id, ErrorCode::Protocol, out);
         }
@@ -46,7 +44,7 @@ impl Server {
         let Request { body, declared, kind, priority } = request;
         let priority = self.priority_of(id, priority);
         let remote = if end_stream { Remote::Done } else { Remote::Open(declared) };
-        self.open(id, kind, remote, priority);
+        self.connection.open(id, kind, remote, Local::Owed, priority);
         Event::Head { stream: StreamId(id), body, upgrade: kind.is_connect }
     }
 
@@ -86,7 +84,7 @@ impl Server {
 
     #[cold]
     fn refuse(&mut self, block: &Block<'_>, refusal: Refusal, out: &mut WriteList) -> Result<Option<Event>, Fault> {
-        decode(&mut self.connection.decoder, block, &mut NoSink)?;
+        self.connection.decode(block, &mut NoSink)?;
         self.connection.note_opened(block.stream);
         match refusal {
             Refusal::Told => self.reset_unannounced(block.stream, ErrorCode::RefusedStream, out),
@@ -117,7 +115,7 @@ impl Server {
             Problem::Malformed => self.reset_unannounced(id, ErrorCode::Protocol, out),
             Problem::Refused(status) => {
                 let remote = if end_stream { Remote::Done } else { Remote::Open(None) };
-                self.open(id, Kind::default(), remote, Priority::default());
+                self.connection.open(id, Kind::default(), remote, Local::Owed, Priority::default());
                 Ok(Some(Event::Fault { stream: StreamId(id), status }))
             }
         }
@@ -136,7 +134,7 @@ impl Server {
             return Err(Fault::PROTOCOL);
         }
         let Some(stream) = connection.streams.get(id) else {
-            decode(&mut connection.decoder, block, &mut NoSink)?;
+            connection.decode(block, &mut NoSink)?;
             connection.check_closed(id)?;
             connection.meter.control(&connection.settings.budgets)?;
             return Ok(None);
@@ -146,7 +144,7 @@ impl Server {
         }
         let is_open = stream.remote != Remote::Done;
         let mut sink = TrailerSink::new(head, &connection.settings);
-        decode(&mut connection.decoder, block, &mut sink)?;
+        connection.decode(block, &mut sink)?;
         let is_good = sink.finish().is_ok();
         let code = match (is_open, block.end_stream && !block.self_dependent && is_good) {
             (true, true) => None,
@@ -172,9 +170,4 @@ impl Server {
 enum Refusal {
     Silent,
     Told,
-}
-
-#[inline]
-fn decode(decoder: &mut crate::hpack::Decoder, block: &Block<'_>, sink: &mut impl Sink) -> Result<(), Fault> {
-    decoder.decode(block.octets.as_slice(), sink).map_err(|_| Fault::COMPRESSION)
 }

@@ -9,7 +9,7 @@ use causeway_pipeline::{Build, BuildError, Context, StateId, Template};
 use super::{WrittenOps, WrittenReplacement};
 use crate::glob::Affix;
 use crate::pattern::{self, Live, Pattern};
-use crate::rendered::{Name, with_field_value};
+use crate::rendered::{FieldText, Name, with_field_value};
 
 /// Whose fields.
 #[derive(Clone, Copy)]
@@ -38,7 +38,7 @@ pub(super) struct Ops {
 }
 
 /// A field and what it is to hold.
-type Values = (Name, Box<[Template]>);
+type Values = (Name, Box<[FieldText]>);
 
 struct Replacement {
     /// `None`: of all fields.
@@ -58,7 +58,7 @@ impl Ops {
     pub(super) fn build(written: WrittenOps, build: &mut Build<'_>) -> Result<Self, BuildError> {
         let mut add = Vec::with_capacity(written.add.len());
         for (name, values) in written.add {
-            let values = values.iter().map(|value| build.template_of_known(value)).collect();
+            let values = values.iter().map(|value| FieldText::build(value, build)).collect();
             add.push((Name::build(&name, build)?, values));
         }
         let set = set(written.set, build)?;
@@ -96,9 +96,7 @@ impl Ops {
         }
         for (name, values) in &self.set {
             name.with(cx, |cx, name| match &**values {
-                [value] => cx.rendered(value, |cx, value| {
-                    with_field_value(value, |value| side.fields(cx).insert(name, value));
-                }),
+                [value] => value.with(cx, |cx, value| side.fields(cx).insert(name, value)),
                 // Caddy: several cookies are several fields, as they cannot be one.
                 values if name == NameRef::Known(names::SET_COOKIE) => {
                     side.fields(cx).remove(name);
@@ -175,15 +173,15 @@ fn set(written: BTreeMap<String, Vec<String>>, build: &mut Build<'_>) -> Result<
     }
     let mut set = Vec::with_capacity(merged.len());
     for (name, values) in merged {
-        let values = values.iter().map(|value| build.template_of_known(value)).collect();
+        let values = values.iter().map(|value| FieldText::build(value, build)).collect();
         set.push((Name::build(&name, build)?, values));
     }
     Ok(set)
 }
 
-fn append(cx: &mut Context, side: Side, name: NameRef<'_>, values: &[Template]) {
+fn append(cx: &mut Context, side: Side, name: NameRef<'_>, values: &[FieldText]) {
     for value in values {
-        cx.rendered(value, |cx, value| with_field_value(value, |value| side.fields(cx).append(name, value)));
+        value.with(cx, |cx, value| side.fields(cx).append(name, value));
     }
 }
 

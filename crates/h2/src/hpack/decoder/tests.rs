@@ -1,3 +1,5 @@
+use causeway_message::octets::is_value_octet;
+
 use super::*;
 
 /// Judgements, one a field, and the names that are handed out spelled.

@@ -1,0 +1,388 @@
+//! What a policy and its certificates decide: versions, names, ALPN, clients that identify themselves.
+
+use std::io::Write as _;
+use std::sync::Arc;
+
+use causeway_engine::StartError;
+use causeway_pipeline::{
+    ClientAuthentication, ClientAuthenticationMode as Mode, Protocols, TlsPolicy, TlsSpec, TlsVersion,
+};
+use rustls::{ClientConfig, HandshakeKind};
+
+use super::support::http2::Body;
+use super::support::tls::{Authority, VERSIONS, connect, over};
+use super::support::{Client, Http2, Server, octets};
+use super::{Bench, refused, serves};
+
+#[test]
+fn requests_are_answered_over_both_versions_and_sessions_are_resumed() {
+    let bench = Bench::new(|_| ());
+    for version in VERSIONS {
+        let config = Arc::new(bench.authority.client(&[version]));
+        let mut client = bench.connect(&config);
+        serves(&mut client);
+        serves(&mut client);
+        assert_eq!(client.stream.conn.handshake_kind(), Some(HandshakeKind::Full), "{version:?}");
+        let mut again = bench.connect(&config);
+        serves(&mut again);
+        assert_eq!(again.stream.conn.handshake_kind(), Some(HandshakeKind::Resumed), "{version:?}");
+    }
+}
+
+#[test]
+fn sessions_are_resumed_across_workers_and_reloads() {
+    let mut bench = Bench::new(|setup| setup.workers = 2);
+    for version in VERSIONS {
+        let config = Arc::new(bench.authority.client(&[version]));
+        serves(&mut bench.connect(&config));
+        // Held open, they are spread over both workers.
+        let mut held: Vec<_> = (0..4)
+            .map(|_| {
+                let mut client = bench.connect(&config);
+                serves(&mut client);
+                client
+            })
+            .collect();
+        let kinds: Vec<_> = held.iter().map(|client| client.stream.conn.handshake_kind()).collect();
+        assert_eq!(kinds, [Some(HandshakeKind::Resumed); 4], "{version:?}");
+        let (listen, store) = (bench.server.address(), bench.store.clone());
+        bench
+            .server
+            .reload(|setup| {
+                setup.workers = 2;
+                setup.listen[0].port = listen.port();
+                setup.tls = Some(TlsSpec { policies: vec![TlsPolicy::default()] });
+                setup.certificates = Some(store);
+            })
+            .unwrap();
+        held.iter_mut().for_each(serves);
+        let mut again = bench.connect(&config);
+        serves(&mut again);
+        assert_eq!(again.stream.conn.handshake_kind(), Some(HandshakeKind::Resumed), "{version:?}");
+    }
+}
+
+/// Caddy's connection policies: the first that a ClientHello meets decides; a star stands for one label.
+#[test]
+fn the_first_policy_that_is_met_decides() {
+    let policy = |names: &[&str], tag: &str| TlsPolicy {
+        server_names: names.iter().map(|name| (*name).to_owned()).collect(),
+        certificate_tags: vec![tag.to_owned()],
+        ..TlsPolicy::default()
+    };
+    let policies = vec![
+        policy(&["one.test"], "one"),
+        policy(&["*.wild.test"], "wild"),
+        TlsPolicy { drop: true, ..policy(&["dropped.example"], "") },
+        TlsPolicy { remote_ranges_not: vec!["127.0.0.0/8".parse().unwrap()], ..policy(&["local.example"], "never") },
+        TlsPolicy { remote_ranges: vec!["127.0.0.0/8".parse().unwrap()], ..policy(&["local.example"], "local") },
+    ];
+    let bench = Bench::with_policies(policies, |_| ());
+    for (name, tag) in [("one.test", "one"), ("*.wild.test", "wild"), ("local.example", "local")] {
+        bench.store.put(name, tag, bench.authority.sign(&[name]));
+    }
+    let config = bench.config();
+    let shown = |name: &str| {
+        let mut client = connect(bench.server.address(), &config, name);
+        serves(&mut client);
+        client.shown()
+    };
+    let (one, wild) = (shown("one.test"), shown("other.wild.test"));
+    assert_ne!(one, wild);
+    assert_eq!(shown("ONE.test"), one);
+    assert_ne!(shown("local.example"), wild);
+    for name in ["a.b.wild.test", "wild.test", "elsewhere.example"] {
+        assert_eq!(refused(connect(bench.server.address(), &config, name)), "received fatal alert: InternalError");
+    }
+    assert_ne!(
+        refused(connect(bench.server.address(), &config, "dropped.example")),
+        "received fatal alert: InternalError"
+    );
+}
+
+/// CertMagic's order: the name, or without one our address and the default; then the fallback.
+#[test]
+fn a_certificate_is_found_by_name_address_default_and_fallback() {
+    let policy = TlsPolicy { default_server_name: Some("default.test".into()), ..TlsPolicy::default() };
+    let bench = Bench::with_policies(vec![policy], |_| ());
+    // An address is no server name, so this client sends none.
+    let unnamed = |bench: &Bench| {
+        let mut client = connect(bench.server.address(), &bench.config(), "127.0.0.1");
+        serves(&mut client);
+        client.shown()
+    };
+    assert_eq!(
+        refused(connect(bench.server.address(), &bench.config(), "127.0.0.1")),
+        "received fatal alert: InternalError"
+    );
+    bench.store.put("default.test", "", bench.authority.sign(&["127.0.0.1"]));
+    let by_default = unnamed(&bench);
+    bench.store.put("127.0.0.1", "", bench.authority.sign(&["127.0.0.1"]));
+    assert_ne!(unnamed(&bench), by_default, "the address's own goes first");
+    let other = || connect(bench.server.address(), &bench.config(), "other.test");
+    assert_eq!(refused(other()), "received fatal alert: InternalError", "the default is for clients without a name");
+
+    let policy = TlsPolicy { fallback_server_name: Some("Fallback.test".into()), ..TlsPolicy::default() };
+    let bench = Bench::with_policies(vec![policy], |_| ());
+    bench.store.put("fallback.test", "", bench.authority.sign(&["other.test"]));
+    serves(&mut connect(bench.server.address(), &bench.config(), "other.test"));
+}
+
+#[test]
+fn a_renewed_certificate_is_served_without_a_reload() {
+    let bench = Bench::new(|_| ());
+    let shown = || {
+        let mut client = bench.connect(&bench.config());
+        serves(&mut client);
+        client.shown()
+    };
+    let before = shown();
+    bench.store.put("test", "", bench.authority.sign(&["test"]));
+    let after = shown();
+    assert_ne!(before, after);
+    assert_eq!(shown(), after);
+}
+
+#[test]
+fn an_rsa_certificate_is_served_by_way_of_the_pool() {
+    let bench = Bench::new(|_| ());
+    bench.store.put("test", "", bench.authority.sign_rsa(&["test"]));
+    for version in VERSIONS {
+        serves(&mut bench.connect(&Arc::new(bench.authority.client(&[version]))));
+    }
+}
+
+/// RFC 7301 §3.2; Go's server refuses a client with which it has no protocol in common.
+#[test]
+fn alpn() {
+    let only = |http1, http2| Protocols { http1, http2, ..Protocols::default() };
+    let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let (both, first) = (Protocols::default(), only(true, false));
+    for (why, ours, policy, offered, want) in [
+        ("no ALPN", both, vec![], vec![], Ok(None)),
+        ("1.1 alone", both, vec![], vec!["http/1.1"], Ok(Some("http/1.1"))),
+        ("h2 is not spoken", first, vec![], vec!["h2", "http/1.1"], Ok(Some("http/1.1"))),
+        ("the policy's order", first, named(&["http/1.1", "h2"]), vec!["h2", "http/1.1"], Ok(Some("http/1.1"))),
+        ("nothing in common", first, vec![], vec!["spdy/1"], Err("received fatal alert: NoApplicationProtocol")),
+        ("Go lets HTTP/1.1 in where only h2 is named", both, named(&["h2"]), vec!["http/1.1"], Ok(None)),
+    ] {
+        let policy = TlsPolicy { alpn: policy, ..TlsPolicy::default() };
+        let bench = Bench::with_policies(vec![policy], |setup| setup.protocols = ours);
+        let mut config = bench.authority.client(&VERSIONS);
+        config.alpn_protocols = offered.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let mut client = bench.connect(&Arc::new(config));
+        match want {
+            Ok(want) => {
+                serves(&mut client);
+                let chosen = client.stream.conn.alpn_protocol().map(|name| String::from_utf8(name.to_vec()).unwrap());
+                assert_eq!(chosen.as_deref(), want, "{why}");
+            }
+            Err(alert) => assert_eq!(refused(client), alert, "{why}"),
+        }
+    }
+}
+
+/// RFC 9113 §3.2: `h2` by ALPN is HTTP/2 from the first octet.
+#[test]
+fn http_2_by_alpn() {
+    let bench = Bench::new(|_| ());
+    for version in VERSIONS {
+        let mut config = bench.authority.client(&[version]);
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let config = Arc::new(config);
+        let address = bench.server.address();
+        let mut client = Http2::over(&h2::client::Builder::new(), async {
+            let tcp = tokio::net::TcpStream::connect(address).await.unwrap();
+            let connector = tokio_rustls::TlsConnector::from(config);
+            connector.connect("test".try_into().unwrap(), tcp).await.unwrap()
+        });
+        assert!(client.get("/tls").text().ends_with(" h2 Some(\"test\") false None"));
+        let len = 3_000_000;
+        assert_eq!(client.get(&format!("/octets/{len}")).body, octets(len));
+        let body = Body::sized(octets(len));
+        assert_eq!(client.exchange("POST", "/echo", Some(&body)).body, octets(len));
+    }
+}
+
+/// Caddy's four modes.
+#[test]
+fn client_authentication() {
+    let others = Authority::new();
+    let ours = Authority::new();
+    let leaf = ours.sign(&["leaf"]);
+    for (mode, leaves, nothing, unknown, known) in [
+        (Mode::Request, false, true, true, true),
+        (Mode::Require, false, false, true, true),
+        (Mode::VerifyIfGiven, false, true, false, true),
+        (Mode::RequireAndVerify, false, false, false, true),
+        (Mode::Require, true, false, false, false),
+    ] {
+        let client = ClientAuthentication {
+            mode,
+            authorities: vec![ours.certificate.clone()],
+            leaves: if leaves { vec![leaf.chain[0].to_vec()] } else { vec![] },
+        };
+        let policy = TlsPolicy { client: Some(client), ..TlsPolicy::default() };
+        let bench = Bench::with_policies(vec![policy], |_| ());
+        for version in VERSIONS {
+            let check = |own, is_served: bool| {
+                let config = Arc::new(bench.authority.client_with(&[version], own));
+                let mut client = bench.connect(&config);
+                if is_served {
+                    serves(&mut client);
+                    serves(&mut bench.connect(&config));
+                } else {
+                    refused(client);
+                }
+            };
+            check(None, nothing);
+            check(Some(others.sign(&["client"])), unknown);
+            check(Some(ours.sign(&["client"])), known);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_set_up_is_said() {
+    for (policy, want) in [
+        (
+            TlsPolicy { groups: vec!["p521".into()], ..TlsPolicy::default() },
+            "listener 127.0.0.1:0, TLS policy 0: found 'p521' for a key exchange group, expected one of x25519mlkem768, x25519, \
+             secp256r1, secp384r1",
+        ),
+        (
+            TlsPolicy { alpn: vec!["h9".into()], ..TlsPolicy::default() },
+            "listener 127.0.0.1:0, TLS policy 0: found 'h9' for a protocol for ALPN, expected one of h2, http/1.1, http/1.0",
+        ),
+        (
+            TlsPolicy { version_min: TlsVersion::Tls13, version_max: TlsVersion::Tls12, ..TlsPolicy::default() },
+            "listener 127.0.0.1:0, TLS policy 0: found a lowest version (Tls13) above the highest (Tls12), expected at least one \
+             version",
+        ),
+    ] {
+        let error = Server::try_start(|setup| setup.tls = Some(TlsSpec { policies: vec![policy] })).err();
+        let error = error.expect("it does not start");
+        assert!(matches!(error, StartError::Tls(_)));
+        assert_eq!(error.to_string(), want);
+    }
+    let policy = TlsPolicy { cipher_suites: vec!["TLS_RSA_WITH_RC4_128_SHA".into()], ..TlsPolicy::default() };
+    let error = Server::try_start(|setup| setup.tls = Some(TlsSpec { policies: vec![policy] })).err();
+    let error = error.expect("it does not start").to_string();
+    assert!(
+        error.contains("found 'TLS_RSA_WITH_RC4_128_SHA' for a cipher suite, expected one of TLS_AES_256"),
+        "{error}"
+    );
+}
+
+#[test]
+fn versions_suites_and_groups_are_the_policys() {
+    for (suite, version, name) in [
+        ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", TlsVersion::Tls12, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
+        ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", TlsVersion::Tls12, "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"),
+        (
+            "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+            TlsVersion::Tls12,
+            "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+        ),
+        ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", TlsVersion::Tls13, "TLS13_AES_256_GCM_SHA384"),
+    ] {
+        let policy = TlsPolicy {
+            cipher_suites: vec![suite.into()],
+            groups: vec!["secp384r1".into()],
+            version_max: version,
+            ..TlsPolicy::default()
+        };
+        let bench = Bench::with_policies(vec![policy], |_| ());
+        let mut client = bench.connect(&bench.config());
+        // Contents of every size about a record's, both ways.
+        for len in [0, 1, 1000, 16 * 1024 - 1, 16 * 1024, 16 * 1024 + 1, 100_000] {
+            let body = octets(len);
+            client.post("/echo", &body);
+            assert_eq!(client.answer().body, body, "{suite}, {len}");
+        }
+        let chosen = client.stream.conn.negotiated_cipher_suite().unwrap().suite();
+        assert_eq!(chosen.as_str(), Some(name), "{version:?}");
+    }
+}
+
+/// TLS 1.3's suites, each of which has another key.
+#[test]
+fn each_suite_of_tls_1_3() {
+    use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider};
+    for suite in [
+        cipher_suite::TLS13_AES_128_GCM_SHA256,
+        cipher_suite::TLS13_AES_256_GCM_SHA384,
+        cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
+    ] {
+        let bench = Bench::new(|_| ());
+        let mut provider = default_provider();
+        provider.cipher_suites = vec![suite];
+        let mut config = bench.authority.client(&[&rustls::version::TLS13]);
+        config = {
+            let mut roots = rustls::RootCertStore::empty();
+            roots.add(bench.authority.certificate.clone().into()).unwrap();
+            let resumption = config.resumption;
+            let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
+                .with_protocol_versions(&[&rustls::version::TLS13])
+                .unwrap()
+                .with_root_certificates(roots)
+                .with_no_client_auth();
+            config.resumption = resumption;
+            config
+        };
+        let mut client = bench.connect(&Arc::new(config));
+        client.post("/echo", &octets(100_000));
+        assert_eq!(client.answer().body, octets(100_000));
+    }
+}
+
+/// OpenSSL's own client, where there is one.
+#[test]
+fn openssl_is_served() {
+    let bench = Bench::new(|_| ());
+    let address = bench.server.address().to_string();
+    for arguments in
+        [&["-tls1_2"][..], &["-tls1_3"], &["-tls1_3", "-groups", "P-256"], &["-tls1_2", "-cipher", "CHACHA20"]]
+    {
+        let client = std::process::Command::new("openssl")
+            .args(["s_client", "-quiet", "-servername", "test", "-connect", &address])
+            .args(arguments)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null())
+            .spawn();
+        let mut client = match client {
+            Ok(client) => client,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                eprintln!("openssl is not installed: nothing was tested");
+                return;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let request = b"GET /fixed HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+        client.stdin.as_mut().unwrap().write_all(request).unwrap();
+        let output = client.wait_with_output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\n") && text.ends_with("\r\n\r\nfixed"), "{arguments:?}: {text:?}");
+    }
+}
+
+/// What was a listener in the clear speaks TLS from a reload on; a connection that began in the clear ends.
+#[test]
+fn a_reload_turns_tls_on() {
+    let bench = Bench::new(|_| ());
+    let mut server = Server::start(|_| ());
+    let mut plain = server.client();
+    assert_eq!(plain.get("/fixed").text(), "fixed");
+    let (port, store) = (server.address().port(), bench.store.clone());
+    server
+        .reload(|setup| {
+            setup.listen[0].port = port;
+            setup.tls = Some(TlsSpec { policies: vec![TlsPolicy::default()] });
+            setup.certificates = Some(store);
+        })
+        .unwrap();
+    plain.closed();
+    let tcp = Client::connect(server.address()).stream;
+    serves(&mut over(tcp, &bench.config(), "test"));
+}

@@ -1,0 +1,195 @@
+//! Once the keys are there: what goes through, and how it ends.
+
+use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
+use std::sync::Arc;
+
+use causeway_pipeline::{ClientAuthentication, ClientAuthenticationMode as Mode, Ending, TlsPolicy};
+
+use super::support::tls::{VERSIONS, connect};
+use super::support::{Close, octet_at, octets};
+use super::{Bench, SHORT, serves};
+
+/// RFC 8446 §4.6.3: either side may change its keys at any time, and ask for the other's.
+#[test]
+fn keys_change_under_way() {
+    let bench = Bench::new(|_| ());
+    let mut client = bench.connect(&Arc::new(bench.authority.client(&[&rustls::version::TLS13])));
+    serves(&mut client);
+    for _ in 0..3 {
+        client.stream.conn.refresh_traffic_keys().unwrap();
+        client.post("/echo", &octets(50_000));
+        assert_eq!(client.answer().body, octets(50_000));
+    }
+}
+
+/// A peer that only makes work is not followed for ever.
+#[test]
+fn keys_that_change_all_the_time_end_the_connection() {
+    let bench = Bench::new(|_| ());
+    let mut client = bench.connect(&Arc::new(bench.authority.client(&[&rustls::version::TLS13])));
+    serves(&mut client);
+    for _ in 0..100 {
+        client.stream.conn.refresh_traffic_keys().unwrap();
+    }
+    let _ = client.stream.flush();
+    let error = client.stream.read(&mut [0]).unwrap_err().to_string();
+    assert_eq!(error, "received fatal alert: UnexpectedMessage");
+}
+
+#[test]
+fn handlers_see_what_the_handshake_agreed_on() {
+    let policy = TlsPolicy {
+        client: Some(ClientAuthentication { mode: Mode::Request, authorities: vec![], leaves: vec![] }),
+        server_names: vec!["named.test".into()],
+        ..TlsPolicy::default()
+    };
+    let bench = Bench::with_policies(vec![policy, TlsPolicy::default()], |_| ());
+    bench.store.put("named.test", "", bench.authority.sign(&["named.test"]));
+    let mut config = bench.authority.client(&[&rustls::version::TLS13]);
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let config = Arc::new(config);
+    for resumed in [false, true] {
+        let want = format!("https tls1.3 TLS_AES_256_GCM_SHA384 http/1.1 Some(\"test\") {resumed} None");
+        assert_eq!(bench.connect(&config).get("/tls").text(), want);
+    }
+    let own = bench.authority.sign(&["client"]);
+    let len = own.chain[0].len();
+    let config = Arc::new(bench.authority.client_with(&[&rustls::version::TLS12], Some(own)));
+    let mut client = connect(bench.server.address(), &config, "Named.test");
+    let suite = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384";
+    let want = format!("https tls1.2 {suite}  Some(\"named.test\") false Some({len})");
+    assert_eq!(client.get("/tls").text(), want);
+}
+
+#[test]
+fn a_peer_that_reads_nothing_is_reset() {
+    let bench = Bench::new(|setup| setup.timeouts.write_idle = SHORT);
+    let mut client = bench.connect(&bench.config());
+    client.ask("/octets/100000000");
+    assert_eq!(bench.server.probe.outcome("/octets/100000000").ending, Ending::TimedOut);
+    let (octets, close) = client.rest();
+    assert!(octets.len() < 100_000_000);
+    assert_eq!(close, Close::Reset);
+}
+
+#[test]
+fn large_bodies_come_through_whole() {
+    const LARGE: usize = 8 * 1024 * 1024;
+    let bench = Bench::new(|_| ());
+    for version in VERSIONS {
+        let config = Arc::new(bench.authority.client(&[version]));
+        let mut client = bench.connect(&config);
+        client.post("/collect", &octets(LARGE));
+        let answer = client.answer();
+        assert_eq!(answer.status, 200);
+        // The answer is the octets that came.
+        let mut client = bench.connect(&config);
+        client.ask(&format!("/octets/{LARGE}"));
+        client.head();
+        let mut at = 0;
+        while at < LARGE {
+            let piece = client.exactly(50_000.min(LARGE - at));
+            assert!(piece.iter().zip(at as u64..).all(|(octet, at)| *octet == octet_at(at)), "at {at}");
+            at += piece.len();
+            std::thread::yield_now();
+        }
+        assert_eq!(bench.server.probe.outcome(&format!("/octets/{LARGE}")).sent, LARGE as u64);
+    }
+}
+
+/// RFC 8446 §6.1: the end is said, so that a cut is not taken for one.
+#[test]
+fn the_end_is_said() {
+    let bench = Bench::new(|_| ());
+    let mut client = bench.connect(&bench.config());
+    client.send("GET /fixed HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    assert_eq!(client.answer().text(), "fixed");
+    assert_eq!(client.rest(), (vec![], Close::End));
+    // A large one, behind which the kernel has no room for the last word.
+    let mut client = bench.connect(&bench.config());
+    client.send("GET /octets/8000000 HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    client.head();
+    std::thread::sleep(SHORT);
+    let (body, close) = client.rest();
+    assert_eq!((body.len(), close), (8_000_000, Close::End));
+    // Nor is silence.
+    let bench = Bench::new(|setup| setup.timeouts.keep_alive = SHORT);
+    let mut client = bench.connect(&bench.config());
+    serves(&mut client);
+    assert_eq!(client.rest(), (vec![], Close::End));
+}
+
+#[test]
+fn a_peer_that_ends_is_answered_what_it_asked_for() {
+    let bench = Bench::new(|_| ());
+    // With close_notify, and without.
+    for is_said in [true, false] {
+        let mut client = bench.connect(&bench.config());
+        client.ask("/fixed");
+        if is_said {
+            client.stream.conn.send_close_notify();
+            client.stream.flush().unwrap();
+        }
+        client.stream.sock.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(client.answer().text(), "fixed", "{is_said}");
+        assert_eq!(client.rest().1, Close::End);
+    }
+}
+
+#[test]
+fn a_cut_body_does_not_look_whole() {
+    let bench = Bench::new(|_| ());
+    for is_said in [true, false] {
+        let mut client = bench.connect(&bench.config());
+        client.send("POST /collect HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\nabc");
+        if is_said {
+            client.stream.conn.send_close_notify();
+            client.stream.flush().unwrap();
+        }
+        client.stream.sock.shutdown(Shutdown::Write).unwrap();
+        client.rest();
+        let outcome = bench.server.probe.outcome("/collect");
+        assert_eq!(outcome.received, 3);
+        assert_ne!((outcome.ending, outcome.status.map(|status| status.as_u16())), (Ending::Complete, Some(200)));
+    }
+}
+
+/// A tunnel's octets have no framing: only close_notify tells their end from a cut.
+#[test]
+fn a_cut_tunnel_does_not_look_whole() {
+    let bench = Bench::new(|_| ());
+    for (is_said, want) in [(true, Close::End), (false, Close::Reset)] {
+        let mut client = bench.connect(&bench.config());
+        client.send("GET /switch HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n");
+        assert_eq!(client.head().status, 101);
+        client.send("hello");
+        assert_eq!(client.exactly(5), b"hello");
+        if is_said {
+            client.stream.conn.send_close_notify();
+            client.stream.flush().unwrap();
+        }
+        client.stream.sock.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(client.rest(), (vec![], want), "{is_said}");
+    }
+}
+
+#[test]
+fn octets_that_were_changed_end_the_connection() {
+    let bench = Bench::new(|_| ());
+    for version in VERSIONS {
+        let mut client = bench.connect(&Arc::new(bench.authority.client(&[version])));
+        serves(&mut client);
+        // A record that nobody sealed.
+        client.stream.sock.write_all(&[23, 3, 3, 0, 40]).unwrap();
+        client.stream.sock.write_all(&[7; 40]).unwrap();
+        let error = client.stream.read(&mut [0]).unwrap_err().to_string();
+        assert_eq!(error, "received fatal alert: BadRecordMac", "{version:?}");
+        let mut client = bench.connect(&Arc::new(bench.authority.client(&[version])));
+        serves(&mut client);
+        client.stream.sock.write_all(&[23, 3, 3, 0xff, 0xff]).unwrap();
+        let error = client.stream.read(&mut [0]).unwrap_err().to_string();
+        assert_eq!(error, "received fatal alert: RecordOverflow", "{version:?}");
+    }
+    bench.server.await_connections(0);
+}
