@@ -95,9 +95,10 @@ fn make_folder(path: &Path) -> io::Result<()> {
 pub(crate) fn safe(name: &str) -> String {
     let name = name.trim().to_lowercase();
     let name = name.replace(' ', "_").replace('+', "_plus_").replace('*', "wildcard_").replace(':', "-");
-    // Two dots would lead up.
-    let name = name.replace("..", "");
-    name.chars().filter(|char| char.is_ascii_alphanumeric() || matches!(char, '_' | '@' | '.' | '-')).collect()
+    let mut name = name;
+    name.retain(|char| char.is_ascii_alphanumeric() || matches!(char, '_' | '@' | '.' | '-'));
+    // Two dots would lead up, also those that stood apart before.
+    name.replace("..", "")
 }
 
 #[cfg(test)]

@@ -138,11 +138,11 @@ pub(crate) fn carry(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream,
     let ends = (peer, local);
     let plan = listener.plan();
     match &plan.tls {
-        None => start(Rc::clone(core), Rc::clone(listener), stream, ends, None),
+        None => start(Rc::clone(core), Rc::clone(listener), stream, ends, None, listener.admissions()),
         Some(tls) => {
-            let (own_core, own_listener) = (Rc::clone(core), Rc::clone(listener));
+            let (own_core, own_listener, admission) = (Rc::clone(core), Rc::clone(listener), listener.admissions());
             tls::begin(core, listener, Arc::clone(tls), stream, ends, move |secured| {
-                start(own_core, own_listener, secured.stream, ends, Some(Rc::new(secured.facts)));
+                start(own_core, own_listener, secured.stream, ends, Some(Rc::new(secured.facts)), admission);
             });
         }
     }
@@ -155,11 +155,12 @@ fn start<T: Transport + 'static>(
     transport: T,
     ends: (SocketAddr, SocketAddr),
     tls: Option<Rc<TlsFacts>>,
+    admission: u32,
 ) {
     let offer = Rc::clone(&listener.plan().offer);
     let machine = match &tls {
         None => Protocol::clear(&offer),
         Some(facts) => Protocol::protected(&offer, Some(facts.protocol.as_bytes())),
     };
-    tokio::task::spawn_local(Connection::new(core, listener, transport, machine, ends, tls));
+    tokio::task::spawn_local(Connection::new(core, listener, transport, machine, ends, tls, admission));
 }

@@ -24,7 +24,7 @@ use std::rc::Rc;
 use std::task::{Context as Task, Poll};
 use std::time::Instant;
 
-use causeway_message::WriteList;
+use causeway_message::{StatusCode, WriteList};
 use causeway_pipeline::{Arrival, BodyFault, Ending, Frame, Scheme, TlsFacts};
 use causeway_progress::{Stamp, stage};
 
@@ -44,6 +44,8 @@ use owed::Owed;
 const ROUNDS_MAX: usize = 4;
 /// Pieces of output per system call.
 const SLICES_MAX: usize = 64;
+/// Pieces of a body below this are not left in the block that they came in while they wait for a slow reader.
+const COPIED_BELOW: u64 = 8 * 1024;
 /// What a lingering connection reads and throws away before it closes in the peer's face.
 const LINGER_OCTETS_MAX: u32 = 1024 * 1024;
 
@@ -68,6 +70,8 @@ pub(crate) struct Connection<T: Transport, M: Machine> {
     course: Course,
     /// The listener's plan whose limits the machine knows, by its number.
     met: u32,
+    /// Who was let in when it was accepted, by the listener's number.
+    admission: u32,
     ending: Ending,
 }
 
@@ -107,12 +111,14 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         machine: M,
         (peer, local): (SocketAddr, SocketAddr),
         tls: Option<Rc<TlsFacts>>,
+        admission: u32,
     ) -> Self {
         let mut stamp = Stamp::default();
         causeway_progress::accepted(&mut stamp);
         Self {
             core,
             met: listener.renewals(),
+            admission,
             listener,
             transport,
             machine,
@@ -137,7 +143,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             self.timer = self.core.add_timer(task.waker().clone());
         }
         let mut out = self.output.take().unwrap_or_else(|| self.core.take_output());
-        if self.listener.is_ending() {
+        if self.listener.is_ending() || self.is_outdated() {
             self.drain(task, &mut out);
         }
         let mut flow = self.rounds(task, &mut out);
@@ -155,7 +161,12 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         flow
     }
 
-    /// The listener ends.
+    /// Whether another plan lets in others than the one that this connection was made under.
+    fn is_outdated(&self) -> bool {
+        self.admission != self.listener.admissions()
+    }
+
+    /// The listener ends, or has no place for this connection any more.
     #[cold]
     fn drain(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
         match self.course {
@@ -291,6 +302,13 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         task: &mut Task<'_>,
         out: &mut WriteList,
     ) {
+        if self.is_outdated() {
+            // RFC 9110 §15.5.20: nothing of the plan is for it; the client may ask again on another connection.
+            self.core.put_resting(slot);
+            self.unclean = true;
+            self.machine.drain(out);
+            return self.machine.refuse(stream, StatusCode::MISDIRECTED_REQUEST, &clock::date(), out);
+        }
         let (peer, local) = self.ends.addresses();
         let plan = self.listener.plan();
         let at = clock::now();
@@ -348,7 +366,17 @@ impl<T: Transport, M: Machine> Connection<T, M> {
                         self.machine.release(stream, u32::try_from(len).unwrap_or(u32::MAX), out);
                     }
                 } else {
-                    exchange.cx.mailbox().push(Frame::Chunk(self.input.share(range)));
+                    let mailbox = exchange.cx.mailbox();
+                    // Windows bound the octets that wait for a reader, not the blocks that they lie in: small pieces behind
+                    // others are copied, or each might keep a whole block.
+                    let is_copied = len < COPIED_BELOW && self.machine.is_multiplexed() && !mailbox.is_empty();
+                    let chunk =
+                        if is_copied { self.input.octets()[range].to_vec().into() } else { self.input.share(range) };
+                    mailbox.push(Frame::Chunk(chunk));
+                    if self.machine.is_multiplexed() {
+                        // The reader may be another task, and empty the box before this one looks at it again.
+                        mailbox.notify(task.waker());
+                    }
                 }
             }
             Event::Trailers { .. } => {

@@ -137,6 +137,8 @@ pub(crate) struct Exchange {
     pub(crate) status: Option<StatusCode>,
     pub(crate) received: u64,
     pub(crate) sent: u64,
+    /// Octets of content that the head promised; 0 where it promised none.
+    announced: u64,
     /// Octets of the request body that nobody wanted.
     pub(crate) discarded: u64,
     /// When the peer last did something for it: it sent octets, or took some.
@@ -159,6 +161,7 @@ impl Exchange {
             status: None,
             received: 0,
             sent: 0,
+            announced: 0,
             discarded: 0,
             since: clock::now(),
             turn_start: 0,
@@ -226,12 +229,13 @@ impl Exchange {
                 }
                 Pull::Trailers(fields) => machine.send_trailers(self.stream, &fields, out),
                 Pull::Pending => return,
-                Pull::End => {
+                Pull::End if self.sent >= self.announced => {
                     machine.finish(self.stream, out);
                     self.outbound = Outbound::Sent;
                     return;
                 }
-                Pull::Failed => {
+                // An end before the announced length is no end.
+                Pull::End | Pull::Failed => {
                     machine.reset(self.stream, out);
                     self.cut = true;
                     if self.ending == Ending::Complete {
@@ -279,6 +283,8 @@ impl Exchange {
             self.ending = ending;
         }
         self.outbound = Outbound::Sent;
+        // The peer's window has it back already, and the exchange may wait long for its output: nothing is kept for nobody.
+        self.cx.mailbox().discard_unread();
     }
 
     /// Whether a handler waits.
@@ -300,7 +306,8 @@ impl Exchange {
     pub(crate) fn look_at_body<M: Machine>(&mut self, machine: &mut M, task: &Task<'_>, out: &mut WriteList) {
         if self.inbound == Inbound::Open {
             let mailbox = self.cx.mailbox();
-            if mailbox.wanted() {
+            let is_wanted = mailbox.wanted();
+            if is_wanted {
                 machine.send_continue(self.stream, out);
             }
             let taken = mailbox.taken();
@@ -309,8 +316,8 @@ impl Exchange {
                 self.since = clock::now();
                 machine.release(self.stream, taken, out);
             }
-            if machine.is_multiplexed() {
-                // The reader may be another task, and the peer waits for the window that it makes.
+            if machine.is_multiplexed() || !is_wanted {
+                // The reader may be another task, and the peer waits for the window that it makes, or for 100 (Continue).
                 mailbox.notify(task.waker());
             }
         }
@@ -384,6 +391,9 @@ impl Exchange {
             },
         };
         machine.send_head(self.stream, self.cx.response(), framing, &clock::date(), out);
+        if let Framing::Sized(len) = framing {
+            self.announced = len;
+        }
         match body {
             Body::Chunk(mut chunk) if !silent => {
                 let len = chunk.len();

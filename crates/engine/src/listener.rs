@@ -112,6 +112,8 @@ pub(crate) struct Listener {
     plan: RefCell<Rc<ListenerPlan>>,
     /// How often the plan was replaced.
     renewals: Cell<u32>,
+    /// How often that changed who is let in.
+    admissions: Cell<u32>,
     ending: Cell<bool>,
     /// Tells the acceptor, which waits for the kernel meanwhile.
     ends: Notify,
@@ -122,6 +124,7 @@ impl Listener {
         Rc::new(Self {
             plan: RefCell::new(Rc::new(plan)),
             renewals: Cell::new(0),
+            admissions: Cell::new(0),
             ending: Cell::new(false),
             ends: Notify::new(),
         })
@@ -137,8 +140,22 @@ impl Listener {
         self.renewals.get()
     }
 
+    /// A number that a plan changes under which connections made before have no standing: it protects the listener where that was in
+    /// the clear, or asks other clients for certificates.
+    pub(crate) fn admissions(&self) -> u32 {
+        self.admissions.get()
+    }
+
     /// Puts another plan in place.
     pub(crate) fn renew(&self, plan: ListenerPlan) {
+        let admits_as_before = match (&self.plan.borrow().tls, &plan.tls) {
+            (None, None) => true,
+            (Some(old), Some(new)) => old.admits_as(new),
+            _ => false,
+        };
+        if !admits_as_before {
+            self.admissions.set(self.admissions.get().wrapping_add(1));
+        }
         // What the old one held last is dropped only when the new one stands.
         let _old = self.plan.replace(Rc::new(plan));
         self.renewals.set(self.renewals.get().wrapping_add(1));
@@ -161,6 +178,7 @@ impl Listener {
             offer: Rc::clone(&plan.offer),
         });
         last.renewals.set(self.renewals.get());
+        last.admissions.set(self.admissions.get());
         last.ending.set(self.ending.get());
         last
     }
@@ -265,8 +283,10 @@ impl Listeners {
         let mut sockets = sockets;
         for (key, plan) in plans {
             if let Some(open) = self.open.get(&key) {
+                let admissions = open.listener.admissions();
                 is_news |= open.listener.plan.borrow().timeouts != plan.timeouts;
                 open.listener.renew(plan);
+                is_news |= open.listener.admissions() != admissions;
             } else if let Some(socket) = sockets.remove(&key) {
                 let listener = Listener::new(plan);
                 let acceptor = accept(Rc::clone(&self.core), key, Rc::clone(&listener), socket, self.peers.clone());

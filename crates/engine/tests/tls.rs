@@ -1,5 +1,7 @@
 //! TLS at the engine's face: real sockets, rustls's client, and OpenSSL's where it is installed.
 
+#[path = "tls/admission.rs"]
+mod admission;
 #[path = "tls/handshakes.rs"]
 mod handshakes;
 #[path = "tls/policies.rs"]

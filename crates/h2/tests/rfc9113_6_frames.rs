@@ -227,3 +227,23 @@ fn the_peer_closes_its_side() {
     peer.answer(1, 200, "x");
     assert_eq!(peer.state(), "close");
 }
+
+// §6.5.2: what is announced of the table is what the decoder takes, or a peer that uses it all would break a rule unknowingly.
+#[test]
+fn the_largest_table_is_announced_as_it_is() {
+    let settings = Settings { header_table_bytes: 65_536, encoder_table_bytes: 65_536, ..Settings::default() };
+    let mut server = causeway_h2::Server::new(std::rc::Rc::new(settings));
+    let (mut head, mut out) = (causeway_message::Head::new(), causeway_message::WriteList::new());
+    let now = std::time::Instant::now();
+    let theirs = frame(0x4, 0, 0, &[0, 1, 0, 1, 0, 0]);
+    server.handle_octets(now, &[PREFACE, &theirs, &frame(0x4, ACK, 0, b"")].concat(), &mut head, &mut out);
+    let mut slices = [std::io::IoSlice::new(b""); 4];
+    let used = out.slices(&mut slices);
+    let said: Vec<u8> = slices[..used].iter().flat_map(|slice| slice.iter().copied()).collect();
+    let table = said[9..].as_chunks::<6>().0.iter().find(|entry| entry[..2] == [0, 1]).unwrap();
+    assert_eq!(u32::from_be_bytes([table[2], table[3], table[4], table[5]]), 65_535);
+    // A size of just that, then a request.
+    let fields = [&[0x3f, 0xe0, 0xff, 0x03][..], &block(GET_FIELDS)].concat();
+    let handled = server.handle_octets(now, &frame(0x1, END_STREAM | END_HEADERS, 1, &fields), &mut head, &mut out);
+    assert!(matches!(handled.event, Some(causeway_h2::Event::Head { .. })), "{:?}", handled.event);
+}

@@ -247,6 +247,14 @@ impl Mailbox {
         Rc::strong_count(&self.0) == 1
     }
 
+    /// Drops what came and nobody can read any more.
+    pub fn discard_unread(&self) {
+        if self.is_abandoned() {
+            let mut mail = self.0.borrow_mut();
+            (mail.frames, mail.octets) = (VecDeque::new(), 0);
+        }
+    }
+
     /// Whether more octets may be taken from the peer; if not, `driver` is woken once there is room.
     pub fn has_room(&self, driver: &Waker) -> bool {
         let mut mail = self.0.borrow_mut();
@@ -257,10 +265,13 @@ impl Mailbox {
         room
     }
 
-    /// Wakes `driver` at the reader's next look, if there is anything to take: what it takes makes room in the receive window.
+    /// Wakes `driver` at the reader's next look, if that is its first, or there is anything to take: what it takes makes room in
+    /// the receive window.
     pub fn notify(&self, driver: &Waker) {
         let mut mail = self.0.borrow_mut();
-        if !mail.frames.is_empty() && mail.driver.as_ref().is_none_or(|waker| !waker.will_wake(driver)) {
+        if (!mail.wanted || !mail.frames.is_empty())
+            && mail.driver.as_ref().is_none_or(|waker| !waker.will_wake(driver))
+        {
             mail.driver = Some(driver.clone());
         }
     }
@@ -365,5 +376,24 @@ impl fmt::Debug for RequestBody {
             Source::Held(frames) => fields.field("frames_held", &frames.len()),
         };
         fields.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // The driver gives an exchange up while its output still waits: what came for it must not wait too.
+    #[test]
+    fn what_nobody_can_read_is_dropped() {
+        let mailbox = Mailbox::default();
+        let chunk = || Frame::Chunk(Chunk::from(vec![0; 1000]));
+        let reader = mailbox.reader();
+        mailbox.push(chunk());
+        mailbox.discard_unread();
+        assert!(!mailbox.is_empty(), "it may still be read");
+        drop(reader);
+        mailbox.discard_unread();
+        assert!(mailbox.is_empty() && mailbox.has_room(Waker::noop()));
     }
 }

@@ -355,6 +355,10 @@ fn read_policies(
     for (index, policy) in written.iter().enumerate() {
         policies.extend(build.at(format!("[{index}]"), |build| policy.read(protocols, sources, build))?);
     }
+    if policies.is_empty() && !written.is_empty() {
+        // Policies that nobody can meet still ask for TLS; none at all would be a server in the clear.
+        policies.push(TlsPolicy { drop: true, ..TlsPolicy::default() });
+    }
     Ok(policies)
 }
 

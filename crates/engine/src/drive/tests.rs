@@ -143,7 +143,7 @@ impl Bench {
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
         let end = WireEnd(Rc::clone(&wire));
         let connection =
-            Connection::new(Rc::clone(&core), Rc::clone(&listener), end, Pair::default(), (nowhere, nowhere), None);
+            Connection::new(Rc::clone(&core), Rc::clone(&listener), end, Pair::default(), (nowhere, nowhere), None, 0);
         HELD.with_borrow_mut(Vec::clear);
         ENDED.with_borrow_mut(Vec::clear);
         Self { core, listener, spec, generation, connection, wire, wakes: Arc::default() }

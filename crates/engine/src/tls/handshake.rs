@@ -137,6 +137,12 @@ impl Handshake {
         let accepted = self.client_hello(&mut inbound).await?;
         let hello = accepted.client_hello();
         let name = hello.server_name().map(str::to_ascii_lowercase);
+        if name.as_ref().is_some_and(|name| name.ends_with('.')) {
+            // RFC 6066 §3: a name has no dot behind it. Policies would not know it, where certificates do: a client could
+            // get round the policy that asks for its certificate. Go refuses it likewise.
+            tracing::debug!(peer = %self.peer, server_name = ?name, "a server name with a dot behind it");
+            return Err(Refusal::alert(alert::DECODE_ERROR));
+        }
         let policy = self.plan.choose(name.as_deref(), self.peer, self.local).ok_or_else(|| {
             tracing::debug!(peer = %self.peer, server_name = ?name, "no TLS policy for a ClientHello");
             // What Go sends when it is given no configuration.
@@ -149,30 +155,33 @@ impl Handshake {
             tracing::debug!(peer = %self.peer, server_name = ?name, "no certificate for a ClientHello");
             Refusal::alert(alert::INTERNAL_ERROR)
         })?;
-        let is_slow = certificate.key.algorithm() == SignatureAlgorithm::RSA;
+        let mut is_slow = certificate.key.algorithm() == SignatureAlgorithm::RSA;
         let config = policy.config(&hello, certificate);
         drop(accepted);
         let tls = UnbufferedServerConnection::new(config).map_err(|_| Refusal::alert(alert::INTERNAL_ERROR))?;
         let mut session = Session { tls, inbound, out: Vec::new(), is_over: false };
-        // The first step, and in TLS 1.3 the only one, signs.
-        let mut result;
-        if is_slow {
-            (session, result) = self.elsewhere(session).await?;
-        } else {
-            result = session.advance();
-        }
+        let mut flights = 0;
         loop {
+            let result;
+            if is_slow {
+                (session, result) = self.elsewhere(session).await?;
+            } else {
+                result = session.advance();
+            }
             if let Err(error) = result {
                 tracing::debug!(peer = %self.peer, %error, "a TLS handshake failed");
                 return Err(Refusal::Told(session.out));
             }
+            // Our first flight is what is signed; a HelloRetryRequest may come before it.
+            flights += u8::from(!session.out.is_empty() && flights < 2);
+            let is_retried = session.tls.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest);
+            is_slow &= flights < 1 + u8::from(is_retried);
             self.send(&session.out).await?;
             session.out.clear();
             if !session.tls.is_handshaking() {
                 return Ok((session, name.map(String::into_boxed_str)));
             }
             self.fill(&mut session.inbound).await?;
-            result = session.advance();
         }
     }
 
@@ -211,9 +220,12 @@ impl Handshake {
     async fn elsewhere(&self, session: Session) -> Result<(Session, Result<(), rustls::Error>), Refusal> {
         let (send, mut stepped) = oneshot::channel();
         let job = move || {
+            // The task may have timed out meanwhile: its place in the queue was all that it cost.
+            if send.is_canceled() {
+                return;
+            }
             let mut session = session;
             let result = session.advance();
-            // The task may have timed out meanwhile.
             let _ = send.send((session, result));
         };
         self.core.compute(Box::new(job)).map_err(|_| Refusal::alert(alert::INTERNAL_ERROR))?;

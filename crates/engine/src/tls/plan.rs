@@ -83,6 +83,15 @@ impl TlsPlan {
             .collect()
     }
 
+    /// Whether whoever was let in by the one is let in by the other: nobody is asked for certificates or turned away, or the policies
+    /// are the same.
+    pub(crate) fn admits_as(&self, other: &Self) -> bool {
+        let is_open =
+            |plan: &Self| plan.policies.iter().all(|policy| policy.spec.client.is_none() && !policy.spec.drop);
+        is_open(self) && is_open(other)
+            || self.policies.iter().map(|policy| &policy.spec).eq(other.policies.iter().map(|policy| &policy.spec))
+    }
+
     /// The first policy that a ClientHello meets.
     pub(super) fn choose(&self, server_name: Option<&str>, peer: SocketAddr, local: SocketAddr) -> Option<&Policy> {
         self.policies.iter().find(|policy| policy.is_met(server_name, peer, local))

@@ -369,3 +369,69 @@ fn reading_stops_while_the_peer_does_not() {
     let mut other = Client::connect(server.address());
     assert_eq!(other.get("/fixed").text(), "fixed");
 }
+
+/// A reader that is another task makes room in the window, and asks for the body, though it has emptied the box by the time that
+/// its connection looks.
+#[test]
+fn a_reader_in_another_task_keeps_the_window_open() {
+    let server = Server::start(|setup| setup.http2.stream_window_bytes = 10_000);
+    let mut client = server.http2();
+    let request = http::Request::builder().method("POST").uri("http://test/collect-elsewhere");
+    let request = request.header("expect", "100-continue").body(()).unwrap();
+    let Asked { mut response, content } = client.open(request, true);
+    client.settle();
+    server.probe.await_held(1);
+    server.probe.release();
+    let inform = client.wait(std::future::poll_fn(|task| response.poll_informational(task)));
+    assert_eq!(inform.unwrap().unwrap().status().as_u16(), 100);
+    let answer = client.wait(async {
+        let sending = tokio::spawn(send(content, Some(Body { pieces: vec![octets(500_000)], ..Body::default() })));
+        let answer = answer(response).await.unwrap();
+        sending.await.unwrap().unwrap();
+        answer
+    });
+    assert_eq!(answer.text(), "500000 octets");
+}
+
+/// Content that ends before the length that its head announced breaks its stream off, at once, whatever of the request is still to
+/// come.
+#[test]
+fn an_answer_shorter_than_it_said_is_cut_at_once() {
+    let server = Server::start(|_| ());
+    let mut client = server.http2();
+    let Asked { response, content } = client.ask("POST", "/short-stream", Some(&Body::sized(octets(100))));
+    let error = client.wait(answer(response)).unwrap_err();
+    assert_eq!(error.reason(), Some(Reason::INTERNAL_ERROR));
+    let outcome = server.probe.outcome("/short-stream");
+    assert_eq!((outcome.ending, outcome.sent), (Ending::BodyFailed, 4));
+    drop(content);
+    assert_eq!(client.get("/fixed").text(), "fixed");
+}
+
+/// RFC 9113 §10.5: windows bound the octets that nobody reads; the blocks that they came in are bounded by as much.
+#[test]
+fn small_pieces_that_nobody_reads_pin_no_blocks() {
+    let server = Server::start(|_| ());
+    let mut client = server.client();
+    let frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
+        let len = u8::try_from(payload.len()).unwrap();
+        [&[0, 0, len, kind, flags, 0, 0, 0, stream][..], payload].concat()
+    };
+    client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    client.send(frame(4, 0, 0, b""));
+    // POST, http, /hold, test
+    client.send(frame(1, 4, 1, b"\x83\x86\x04\x05/hold\x01\x04test"));
+    server.probe.await_held(1);
+    let before = server.pools().blocks;
+    for at in 0..200_u8 {
+        // Its answer says that the piece before it was read by itself.
+        client.send([frame(0, 0, 1, &[at; 64]), frame(6, 0, 0, b"a ping 8")].concat());
+        let mut octets = Vec::new();
+        while !octets.ends_with(b"a ping 8") {
+            octets.extend(client.exactly(1));
+        }
+    }
+    let made = server.pools().blocks - before;
+    assert!(made <= 2, "{made} blocks for 200 pieces");
+    server.probe.release();
+}

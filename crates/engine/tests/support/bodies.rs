@@ -87,6 +87,19 @@ impl BodyStream for Failing {
     }
 }
 
+/// One chunk, and fewer octets than it told.
+pub(crate) struct Short(pub(crate) Option<Chunk>);
+
+impl BodyStream for Short {
+    fn poll_frame(&mut self, _task: &mut Task<'_>) -> Produced {
+        Poll::Ready(self.0.take().map(|chunk| Ok(Frame::Chunk(chunk))))
+    }
+
+    fn len(&self) -> Option<u64> {
+        Some(10)
+    }
+}
+
 /// One chunk, then nothing for ever.
 pub(crate) struct Silent(pub(crate) Option<Chunk>);
 

@@ -13,9 +13,10 @@ use causeway_pipeline::{
     BodyFault, BodyStream, Build, BuildError, Context, Fault, Frame, Handler, Matched, Matcher, Outcome, Registry,
     RequestBody, Response, Sleep, Step, TlsFacts,
 };
+use futures_channel::oneshot;
 use serde_json::{Value, json};
 
-use super::bodies::{self, Echo, Failing, LastWords, Length, Octets, Panicking, Silent};
+use super::bodies::{self, Echo, Failing, LastWords, Length, Octets, Panicking, Short, Silent};
 use super::probe::{Ballast, Guard, Probe, Seen};
 
 /// What a handler is built with.
@@ -60,6 +61,11 @@ const ACTS: &[(&str, Enter)] = &[
         Step::Respond(Response::stream(StatusCode::OK, Echo(body)))
     }),
     ("collect", |cx, _| collect(cx, u64::MAX)),
+    ("collect-elsewhere", collect_elsewhere),
+    ("short-stream", |cx, _| {
+        let chunk = cx.chunk(b"some");
+        Step::Respond(Response::stream(StatusCode::OK, Short(Some(chunk))))
+    }),
     ("half", |cx, _| {
         let length = cx.head().fields().content_length().ok().flatten().expect("a sized body");
         collect(cx, length / 2)
@@ -367,6 +373,25 @@ fn collect(cx: &mut Context, enough: u64) -> Step {
         Some(BodyFault::TimedOut) => Step::Fail(Fault::status(StatusCode::REQUEST_TIMEOUT)),
         Some(_) => Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
     })
+}
+
+/// Reads the body in a task of its own, then says how many octets came.
+fn collect_elsewhere(cx: &mut Context, given: &Given) -> Step {
+    let mut body = cx.take_body().expect("nobody else took it");
+    let (send, counted) = oneshot::channel();
+    let held = given.probe.hold();
+    cx.worker().spawn(Box::pin(async move {
+        // Not before a test says so.
+        let _ = held.await;
+        let mut count = 0;
+        while let Some(Ok(frame)) = poll_fn(|task| body.poll_frame(task)).await {
+            if let Frame::Chunk(chunk) = frame {
+                count += chunk.len();
+            }
+        }
+        let _ = send.send(count);
+    }));
+    cx.wait(counted, |cx, counted| text(cx, &format!("{} octets", counted.expect("the task ends"))))
 }
 
 /// What [`collect`] says of a body.

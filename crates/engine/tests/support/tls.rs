@@ -91,7 +91,14 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) fn put(&self, name: &str, tag: &str, signed: Signed) {
-        let key = certified_key(signed.chain, signed.key).unwrap();
+        self.put_tagged(name, tag, certified_key(signed.chain, signed.key).unwrap());
+    }
+
+    pub(crate) fn put_key(&self, name: &str, key: CertifiedKey) {
+        self.put_tagged(name, "", key);
+    }
+
+    fn put_tagged(&self, name: &str, tag: &str, key: CertifiedKey) {
         self.known.lock().unwrap().insert((name.to_owned(), tag.to_owned()), Arc::new(key));
     }
 }

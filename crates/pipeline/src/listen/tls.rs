@@ -10,7 +10,7 @@ pub struct TlsSpec {
 }
 
 /// Caddy's TLS connection policy, as far as it is built.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsPolicy {
     /// Server names for which it is, in lower case; `*.` at the start stands for one label. Empty: any, or none at all.
     pub server_names: Vec<String>,
@@ -74,7 +74,7 @@ pub enum TlsVersion {
 }
 
 /// What a client has to show.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientAuthentication {
     /// How much of it.
     pub mode: ClientAuthenticationMode,

@@ -65,6 +65,10 @@ fn what_is_left_out() {
     );
     let loaded = read(&json!([{ "match": { "sni": [] } }, { "default_sni": "x" }]), &[], &json!([])).unwrap();
     assert_eq!(loaded.listeners[0].tls.clone().unwrap().policies.len(), 1);
+    // Caddy: handshakes fail then; nothing is in the clear.
+    let loaded = read(&json!([{ "match": { "sni": [] } }]), &[], &json!([])).unwrap();
+    let nobody = loaded.listeners[0].tls.clone().unwrap().policies;
+    assert!(matches!(&nobody[..], [policy] if policy.drop), "{nobody:?}");
     let notes = |protocols: &[&str]| read(&json!([]), protocols, &json!([])).unwrap().notes;
     assert_eq!(notes(&["h1", "h3"]), ["server s: HTTP/3 is not built yet; it speaks the others"]);
     assert!(notes(&[]).is_empty() && notes(&["h1"]).is_empty());
