@@ -1,7 +1,7 @@
 //! One connection in the server's role (RFC 9113).
 //!
 //! ```text
-//! life:  Open ──drain──► Draining ──the PING's answer, or too late──► Last ──no stream──► wants to be closed
+//! life:  Open ──drain──► Draining ──the PING's answer, too late, too many──► Last ──no stream──► wants to be closed
 //!          └────────── a fault, a peer that is silent or gone ──► Over
 //! ```
 //! - `blocks`: what a header block does
@@ -51,7 +51,10 @@ pub struct Server {
 enum Life {
     Open,
     /// It was said that there is an end, not yet which request is the last.
-    Draining,
+    Draining {
+        /// How many more requests may have been on their way: as many as the peer may have open.
+        left: u32,
+    },
     /// The last stream is said.
     Last(u32),
 }
@@ -84,7 +87,7 @@ impl Server {
             WaitsFor::Head
         } else if !connection.streams.is_empty() {
             WaitsFor::Nothing
-        } else if self.life == Life::Draining {
+        } else if let Life::Draining { .. } = self.life {
             WaitsFor::Acknowledgement
         } else {
             WaitsFor::KeepAlive
@@ -164,7 +167,7 @@ impl Server {
                 Ok(Step::End(stream)) => Some(Event::End { stream: StreamId(stream) }),
                 Ok(Step::Reset(stream, _)) => Some(Event::Reset { stream: StreamId(stream) }),
                 Ok(Step::Pong(payload)) => {
-                    if payload == DRAIN_PING && self.life == Life::Draining {
+                    if payload == DRAIN_PING && matches!(self.life, Life::Draining { .. }) {
                         self.say_last(out);
                     }
                     None
@@ -217,7 +220,7 @@ impl Server {
     pub fn drain(&mut self, out: &mut WriteList) {
         if self.life == Life::Open && !self.connection.is_over() {
             self.connection.begin(out);
-            self.life = Life::Draining;
+            self.life = Life::Draining { left: self.connection.settings.streams_max };
             frame::put_goaway(STREAM_MAX, ErrorCode::NoError, out);
             frame::put_ping(0, DRAIN_PING, out);
         }

@@ -171,6 +171,21 @@ fn draining() {
     }
 }
 
+// §6.8: what may have been on its way when the peer was told is bounded by what it may have open, whether it answers or not.
+#[test]
+fn draining_beside_a_peer_that_does_not_listen() {
+    let mut peer = Peer::met(Settings { streams_max: 2, ..Settings::default() });
+    peer.feed(&get(1));
+    peer.answer(1, 200, "");
+    peer.server.drain(&mut peer.out);
+    peer.take();
+    peer.feed(&get(3));
+    assert_eq!(peer.take(), "< 3 GET / host=a.test");
+    peer.feed(&[get(5), get(7)].concat());
+    assert_eq!(peer.take(), "> GOAWAY 5 NO_ERROR\n< 5 GET / host=a.test");
+    assert!(peer.server.is_last());
+}
+
 // §6.8: an idle connection is ended without blame.
 #[test]
 fn an_idle_connection_that_times_out() {

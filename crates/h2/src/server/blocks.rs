@@ -34,7 +34,17 @@ impl Server {
             return self.reset_unannounced(id, ErrorCode::Protocol, out);
         }
         match request {
-            Ok(request) => Ok(Some(self.begin(id, request, block.end_stream))),
+            Ok(request) => {
+                let event = self.begin(id, request, block.end_stream);
+                if let Life::Draining { left } = &mut self.life {
+                    // A peer that goes on without an answer to our PING has heard of the end all the same.
+                    *left = left.saturating_sub(1);
+                    if *left == 0 {
+                        self.say_last(out);
+                    }
+                }
+                Ok(Some(event))
+            }
             Err(problem) => self.handle_problem(id, problem, block.end_stream, out),
         }
     }
