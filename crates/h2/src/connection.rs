@@ -25,6 +25,7 @@ use crate::budget::Meter;
 use crate::encode::Repeat;
 use crate::fault::{ErrorCode, Fault};
 use crate::frame::{self, Frame, HEADER_LEN, PAYLOAD_MAX, PREFACE, flag, kind};
+use crate::head::NoSink;
 use crate::hpack::{Decoder, Encoder, Sink, TABLE_BYTES_MAX};
 use crate::priority::{Priority, Turns};
 use crate::settings::{Peer, Settings};
@@ -398,6 +399,15 @@ impl Connection {
             self.resets.remove(0);
         }
         self.resets.push(stream);
+    }
+
+    /// A header block on a stream that is closed: it may have been on its way when the stream ended, and the decoder sees it all the
+    /// same.
+    #[cold]
+    pub(crate) fn handle_late_block(&mut self, block: &Block<'_>) -> Result<(), Fault> {
+        self.decode(block, &mut NoSink)?;
+        self.check_closed(block.stream)?;
+        self.meter.control(&self.settings.budgets)
     }
 
     /// What a frame on a stream that is closed says about the peer: it may not have heard that we reset it.

@@ -144,9 +144,7 @@ impl Server {
             return Err(Fault::PROTOCOL);
         }
         let Some(stream) = connection.streams.get(id) else {
-            connection.decode(block, &mut NoSink)?;
-            connection.check_closed(id)?;
-            connection.meter.control(&connection.settings.budgets)?;
+            connection.handle_late_block(block)?;
             return Ok(None);
         };
         if stream.is_closed() {
