@@ -134,6 +134,12 @@ impl Server {
         self.outbound == Outbound::Idle && matches!(self.inbound, Inbound::Head { .. } | Inbound::Closed)
     }
 
+    /// Whether it is to [end gracefully](Server::drain).
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.draining
+    }
+
     /// Whether this exchange's response is open: its head or more of its content may be sent.
     #[must_use]
     pub fn writable(&self, stream: StreamId) -> bool {

@@ -41,9 +41,7 @@ pub(crate) struct Http1 {
     offer: Rc<Offer>,
     /// In the clear, and what came so far may be the beginning of the preface.
     fresh: bool,
-    /// In the clear: the peer may ask for HTTP/2.
-    may_upgrade: bool,
-    draining: bool,
+    is_clear: bool,
 }
 
 impl Protocol {
@@ -53,13 +51,7 @@ impl Protocol {
         if offer.protocols.http2_clear && !offer.protocols.http1 {
             return Self::http2(offer);
         }
-        Self::Http1(Http1 {
-            server: h1::Server::new(Rc::clone(&offer.http1)),
-            offer: Rc::clone(offer),
-            fresh: offer.protocols.http2_clear,
-            may_upgrade: offer.protocols.http2_upgrade,
-            draining: false,
-        })
+        Self::Http1(Http1 { fresh: offer.protocols.http2_clear, is_clear: true, ..Http1::new(offer) })
     }
 
     /// A connection over TLS, with what ALPN chose (RFC 7301); without a choice it is HTTP/1.1.
@@ -67,13 +59,7 @@ impl Protocol {
         if alpn == Some(b"h2") {
             return Self::http2(offer);
         }
-        Self::Http1(Http1 {
-            server: h1::Server::new(Rc::clone(&offer.http1)),
-            offer: Rc::clone(offer),
-            fresh: false,
-            may_upgrade: false,
-            draining: false,
-        })
+        Self::Http1(Http1::new(offer))
     }
 
     fn http2(offer: &Offer) -> Self {
@@ -82,15 +68,21 @@ impl Protocol {
 
     /// The peer speaks HTTP/2 from here on.
     #[cold]
-    fn become_http2(&mut self, next: Self, draining: bool, out: &mut WriteList) {
-        *self = next;
-        if draining {
-            self.drain(out);
+    fn become_http2(&mut self, mut next: Self, out: &mut WriteList) {
+        if matches!(self, Self::Http1(http1) if http1.server.is_draining()) {
+            next.drain(out);
         }
+        *self = next;
     }
 }
 
 impl Http1 {
+    /// HTTP/1.1 and nothing else.
+    fn new(offer: &Rc<Offer>) -> Self {
+        let server = h1::Server::new(Rc::clone(&offer.http1));
+        Self { server, offer: Rc::clone(offer), fresh: false, is_clear: false }
+    }
+
     /// How many of the first octets are for HTTP/1; `None`: they are HTTP/2's preface.
     #[cold]
     fn open(&mut self, octets: &[u8]) -> Option<usize> {
@@ -184,25 +176,21 @@ impl Machine for Protocol {
             match http1.open(octets) {
                 Some(len) => shown = &octets[..len],
                 None => {
-                    let (next, draining) = (Self::http2(&http1.offer), http1.draining);
-                    self.become_http2(next, draining, out);
+                    let next = Self::http2(&http1.offer);
+                    self.become_http2(next, out);
                 }
             }
         }
         let (used, event) = either!(self, machine => Machine::handle_octets(machine, now, shown, head, out));
         if let (Self::Http1(http1), Some(Event::Head { body, upgrade: true, .. })) = (&*self, &event)
-            && http1.may_upgrade
+            && http1.is_clear
+            && http1.offer.protocols.http2_upgrade
             && body.is_empty()
             && let Some(settings) = http1.settings_of_upgrade(head)
             && let Ok(server) = h2::Server::upgraded(Rc::clone(&http1.offer.http2), &settings, head)
         {
-            let draining = http1.draining;
             out.put(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n");
-            self.become_http2(Self::Http2(Box::new(server)), draining, out);
-            // The machine speaks when it is first told something, and its SETTINGS come before the answer (RFC 7540 §3.5).
-            if let Self::Http2(server) = self {
-                server.handle_octets(now, &[], &mut Head::new(), out);
-            }
+            self.become_http2(Self::Http2(Box::new(server)), out);
             for name in [names::CONNECTION, names::UPGRADE, names::HTTP2_SETTINGS] {
                 head.fields_mut().remove(name);
             }
@@ -229,9 +217,6 @@ impl Machine for Protocol {
     }
 
     fn drain(&mut self, out: &mut WriteList) {
-        if let Self::Http1(http1) = self {
-            http1.draining = true;
-        }
         either!(self, machine => Machine::drain(machine, out));
     }
 

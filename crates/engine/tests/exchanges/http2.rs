@@ -355,6 +355,21 @@ fn an_upgrade_makes_the_request_stream_1() {
     assert_eq!((answer.status, answer.text()), (200, "fixed"), "not unless a configuration allows it");
 }
 
+/// What a reload takes away is taken from connections that are open, too.
+#[test]
+fn no_upgrade_behind_a_reload_that_does_not_allow_it() {
+    let mut server = Server::start(|setup| setup.protocols.http2_upgrade = true);
+    let mut client = server.client();
+    assert_eq!(client.get("/fixed").text(), "fixed");
+    server.reload(|_| ()).unwrap();
+    client.send(
+        "GET /fixed HTTP/1.1\r\nHost: test\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
+         HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
+    );
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.text()), (200, "fixed"));
+}
+
 #[test]
 fn reading_stops_while_the_peer_does_not() {
     let server = Server::start(|_| ());
