@@ -175,8 +175,8 @@ pub struct Mailbox(Rc<RefCell<Mail>>);
 
 impl Mailbox {
     /// A second handle to the same box, for the reader.
-    pub(crate) fn reader(&self) -> RequestBody {
-        RequestBody(Source::Peer(Rc::clone(&self.0)))
+    pub(crate) fn reader(&self) -> IncomingBody {
+        IncomingBody(Source::Peer(Rc::clone(&self.0)))
     }
 
     /// Lets the reader have so many octets of content at most.
@@ -298,7 +298,7 @@ fn wake(mut mail: std::cell::RefMut<'_, Mail>) {
 
 /// A request's body: an owned handle that may outlive the call that took it, so that a proxy uploads while the answer
 /// streams. Its first poll lets the engine send 100 (Continue).
-pub struct RequestBody(Source);
+pub struct IncomingBody(Source);
 
 enum Source {
     /// What the peer sends.
@@ -307,14 +307,14 @@ enum Source {
     Held(VecDeque<Frame>),
 }
 
-impl RequestBody {
+impl IncomingBody {
     /// A body that is there as a whole.
     pub(crate) fn held(frames: VecDeque<Frame>) -> Self {
         Self(Source::Held(frames))
     }
 }
 
-impl BodyStream for RequestBody {
+impl BodyStream for IncomingBody {
     fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
         let mail = match &mut self.0 {
             Source::Held(frames) => return Poll::Ready(frames.pop_front().map(Ok)),
@@ -357,7 +357,7 @@ impl BodyStream for RequestBody {
     }
 }
 
-impl Drop for RequestBody {
+impl Drop for IncomingBody {
     fn drop(&mut self) {
         let Source::Peer(mail) = &self.0 else { return };
         // What nobody reads is drained by the driver, which may be waiting for room.
@@ -368,9 +368,9 @@ impl Drop for RequestBody {
     }
 }
 
-impl fmt::Debug for RequestBody {
+impl fmt::Debug for IncomingBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut fields = f.debug_struct("RequestBody");
+        let mut fields = f.debug_struct("IncomingBody");
         match &self.0 {
             Source::Peer(mail) => fields.field("octets_waiting", &mail.borrow().octets),
             Source::Held(frames) => fields.field("frames_held", &frames.len()),

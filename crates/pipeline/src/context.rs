@@ -22,7 +22,7 @@ use std::time::Instant;
 
 use causeway_message::{Chunk, FieldMap, FieldValue, Head, ResponseHead, StatusCode, Version, names, path};
 
-use crate::body::{Frame, Mailbox, RequestBody};
+use crate::body::{Frame, IncomingBody, Mailbox};
 use crate::handler::{Fault, Step, Stop};
 use crate::route::{Flow, Generation, ServerId};
 use crate::template::Template;
@@ -287,10 +287,10 @@ impl Context {
     }
 
     /// The request body, to the first who asks. Not taken: the engine drains it.
-    pub fn take_body(&mut self) -> Option<RequestBody> {
+    pub fn take_body(&mut self) -> Option<IncomingBody> {
         if let Some(frames) = self.0.held_body.take() {
             self.0.body_taken = true;
-            return Some(RequestBody::held(frames));
+            return Some(IncomingBody::held(frames));
         }
         (!std::mem::replace(&mut self.0.body_taken, true)).then(|| self.0.mailbox.reader())
     }

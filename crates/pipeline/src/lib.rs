@@ -29,7 +29,7 @@ pub mod wait;
 mod whole_body;
 pub mod worker;
 
-pub use body::{Body, BodyFault, BodyStream, FileSlice, Frame, Part, RequestBody};
+pub use body::{Body, BodyFault, BodyStream, FileSlice, Frame, IncomingBody, Part};
 pub use build::{Build, BuildError, Registry};
 pub use context::{AlternativeName, Arrival, Client, ClientCertificate, Context, Scheme, Spare, TlsFacts};
 pub use handler::{Fault, Handler, Matched, Matcher, PathReach, Reach, Reason, Response, Step, Stop};

@@ -7,7 +7,7 @@ use std::task::{Context as Task, Poll, ready};
 
 use causeway_message::FieldMap;
 
-use crate::body::{BodyFault, BodyStream, Frame, RequestBody};
+use crate::body::{BodyFault, BodyStream, Frame, IncomingBody};
 use crate::context::Context;
 use crate::handler::{Fault, Step};
 use crate::wait::Wait;
@@ -34,7 +34,7 @@ pub(crate) fn read(cx: &mut Context) -> Option<Wait> {
 
 /// What came so far, copied: a frame of one octet may pin a whole read block, and a slow peer sends many of them.
 struct Whole {
-    body: RequestBody,
+    body: IncomingBody,
     text: Vec<u8>,
     trailers: Option<Box<FieldMap>>,
 }

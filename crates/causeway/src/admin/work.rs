@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use causeway_config::caddyfile::Directives;
 use causeway_pipeline::worker::run_blocking;
-use causeway_pipeline::{BodyFault, BodyStream as _, Frame, RequestBody, Worker};
+use causeway_pipeline::{BodyFault, BodyStream as _, Frame, IncomingBody, Worker};
 use serde_json::{Value, json};
 
 use super::Office;
@@ -40,7 +40,7 @@ pub(super) enum AuthorityForm {
 /// Does it. What was handed to the server is done even if nobody waits for the answer any more.
 pub(super) async fn perform(
     ask: Ask,
-    body: Option<RequestBody>,
+    body: Option<IncomingBody>,
     office: Arc<Office>,
     worker: Rc<dyn Worker>,
 ) -> Answer {
@@ -120,7 +120,7 @@ impl Desk {
     async fn load(
         &self,
         content_type: &str,
-        body: Option<RequestBody>,
+        body: Option<IncomingBody>,
         force: Force,
         by: By,
     ) -> Result<Answer, Answer> {
@@ -152,7 +152,7 @@ impl Desk {
         }
     }
 
-    async fn adapt(&self, content_type: &str, body: Option<RequestBody>) -> Result<Answer, Answer> {
+    async fn adapt(&self, content_type: &str, body: Option<IncomingBody>) -> Result<Answer, Answer> {
         let language = language(content_type)?;
         let text = text(body).await?;
         if language == Language::Json {
@@ -167,7 +167,7 @@ impl Desk {
     }
 
     /// The value that a change sets; no body is null.
-    async fn value(&self, body: Option<RequestBody>) -> Result<Value, Answer> {
+    async fn value(&self, body: Option<IncomingBody>) -> Result<Value, Answer> {
         let text = text(body).await?;
         if text.is_empty() {
             return Ok(Value::Null);
@@ -235,7 +235,7 @@ fn language(content_type: &str) -> Result<Language, Answer> {
     }
 }
 
-async fn text(body: Option<RequestBody>) -> Result<Vec<u8>, Answer> {
+async fn text(body: Option<IncomingBody>) -> Result<Vec<u8>, Answer> {
     let mut text = Vec::new();
     let Some(mut body) = body else { return Ok(text) };
     while let Some(frame) = poll_fn(|task| body.poll_frame(task)).await {

@@ -14,8 +14,8 @@ use std::task::{Wake, Waker};
 use causeway_message::StatusCode;
 use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::{
-    BodyStream, Build, Context, Generation, Handler, ListenAddress, ListenerSpec, Outcome, Plan, Registry, RequestBody,
-    Response, ServerId, Step, Worker,
+    BodyStream, Build, Context, Generation, Handler, IncomingBody, ListenAddress, ListenerSpec, Outcome, Plan,
+    Registry, Response, ServerId, Step, Worker,
 };
 use futures_channel::oneshot;
 use serde_json::json;
@@ -90,7 +90,7 @@ impl BodyStream for Blocks {
     }
 }
 
-struct Echo(RequestBody);
+struct Echo(IncomingBody);
 
 impl BodyStream for Echo {
     fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {

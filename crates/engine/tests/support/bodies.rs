@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use causeway_message::Chunk;
-use causeway_pipeline::{Body, BodyFault, BodyStream, FileSlice, Frame, Part, RequestBody, Worker};
+use causeway_pipeline::{Body, BodyFault, BodyStream, FileSlice, Frame, IncomingBody, Part, Worker};
 
 use super::octet_at;
 
@@ -49,7 +49,7 @@ impl BodyStream for Octets {
 }
 
 /// What arrives goes back: content, trailers, faults.
-pub(crate) struct Echo(pub(crate) RequestBody);
+pub(crate) struct Echo(pub(crate) IncomingBody);
 
 impl BodyStream for Echo {
     fn poll_frame(&mut self, task: &mut Task<'_>) -> Produced {

@@ -10,8 +10,8 @@ use std::time::Duration;
 use causeway_message::{FieldMap, FieldValue, NameRef, StatusCode, names};
 use causeway_pipeline::worker::run_blocking;
 use causeway_pipeline::{
-    BodyFault, BodyStream, Build, BuildError, Context, Fault, Frame, Handler, Matched, Matcher, Outcome, Registry,
-    RequestBody, Response, Sleep, Step, TlsFacts,
+    BodyFault, BodyStream, Build, BuildError, Context, Fault, Frame, Handler, IncomingBody, Matched, Matcher, Outcome,
+    Registry, Response, Sleep, Step, TlsFacts,
 };
 use futures_channel::oneshot;
 use serde_json::{Value, json};
@@ -402,7 +402,7 @@ pub(crate) fn collected(octets: &[u8]) -> String {
 
 /// Reads the body a frame at a time, yielding before each, the test's leave before the first.
 fn slowly(cx: &mut Context, given: &Given) -> Step {
-    async fn next(body: &mut RequestBody) -> Option<Result<Frame, BodyFault>> {
+    async fn next(body: &mut IncomingBody) -> Option<Result<Frame, BodyFault>> {
         let mut yielded = false;
         poll_fn(move |task| {
             if !std::mem::replace(&mut yielded, true) {

@@ -11,8 +11,8 @@ use causeway_pipeline::body::BodyStream;
 use causeway_pipeline::context::{MatcherId, VarId};
 use causeway_pipeline::worker::run_blocking;
 use causeway_pipeline::{
-    Build, BuildError, Context, Fault, Frame, Handler, Matched, Matcher, Outcome, PathReach, Reach, Registry,
-    RequestBody, Response, RoutesId, Sleep, Step, Template,
+    Build, BuildError, Context, Fault, Frame, Handler, IncomingBody, Matched, Matcher, Outcome, PathReach, Reach,
+    Registry, Response, RoutesId, Sleep, Step, Template,
 };
 use causeway_testkit::Answer;
 use serde::Deserialize;
@@ -227,7 +227,7 @@ impl Handler for Probe {
 }
 
 /// What of the body is there, and whether that is all.
-fn read(mut body: RequestBody) -> String {
+fn read(mut body: IncomingBody) -> String {
     let mut task = Task::from_waker(Waker::noop());
     let mut octets = 0;
     loop {
