@@ -318,8 +318,10 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         let arrival = Arrival { peer, local, scheme, server: plan.server, at, upgrade, tls: self.tls.clone() };
         let cx = slot.spare.prepare(arrival, &plan.generation);
         let inbound = if body.is_empty() { Inbound::Over } else { Inbound::Open };
-        if inbound == Inbound::Over {
-            cx.mailbox().complete();
+        match body {
+            _ if inbound == Inbound::Over => cx.mailbox().complete(),
+            BodyLength::Sized(octets) => cx.mailbox().announce(octets),
+            BodyLength::None | BodyLength::Unknown => {}
         }
         if self.exchanges.capacity() == 0 {
             self.exchanges = self.core.take_table();

@@ -217,7 +217,7 @@ impl Exchange {
             let pull = catch_unwind(AssertUnwindSafe(|| content.pull(core, &mut source))).unwrap_or_else(|_| {
                 count_panic(&core.load);
                 self.ending = Ending::Panicked;
-                Pull::Failed
+                Pull::Failed(BodyFault::Source)
             });
             match pull {
                 Pull::Chunk(mut chunk) => {
@@ -235,7 +235,7 @@ impl Exchange {
                     return;
                 }
                 // An end before the announced length is no end.
-                Pull::End | Pull::Failed => {
+                Pull::End | Pull::Failed(_) => {
                     machine.reset(self.stream, out);
                     self.cut = true;
                     if self.ending == Ending::Complete {
@@ -400,29 +400,21 @@ impl Exchange {
                 machine.send(self.stream, &mut chunk, out);
                 self.sent = (len - chunk.len()) as u64;
                 if !chunk.is_empty() {
-                    self.outbound = Outbound::Sending(Content::chunk(chunk));
+                    self.outbound = Outbound::Sending(Body::Chunk(chunk).into());
                     return;
                 }
             }
-            Body::Tunnel(stream) => {
+            Body::Tunnel(_) => {
                 if self.inbound == Inbound::Over {
                     // Behind the request come the other protocol's octets.
                     self.inbound = Inbound::Open;
                     self.cx.mailbox().reopen();
                 }
-                self.outbound = Outbound::Sending(Content::stream(stream));
+                self.outbound = Outbound::Sending(body.into());
                 return;
             }
-            Body::Stream(stream) if !silent => {
-                self.outbound = Outbound::Sending(Content::stream(stream));
-                return;
-            }
-            Body::Parts(parts) if !silent => {
-                self.outbound = Outbound::Sending(Content::parts(parts));
-                return;
-            }
-            Body::File(slice) if !silent => {
-                self.outbound = Outbound::Sending(Content::file(slice));
+            Body::File(_) | Body::Parts(_) | Body::Stream(_) | Body::Incoming(_) if !silent => {
+                self.outbound = Outbound::Sending(body.into());
                 return;
             }
             _ => {}
