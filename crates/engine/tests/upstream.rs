@@ -20,7 +20,7 @@ struct Origin {
 }
 
 impl Origin {
-    fn new(connections: Vec<fn(&mut Peer)>) -> Self {
+    fn new(connections: Vec<Act>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let thread = std::thread::spawn(move || {
@@ -39,6 +39,8 @@ impl Origin {
 }
 
 struct Peer(TcpStream);
+
+type Act = fn(&mut Peer);
 
 impl Peer {
     /// Reads up to the end of a head.
@@ -118,7 +120,7 @@ fn chunked_both_ways_with_trailers() {
 #[test]
 fn faults_of_upstreams_have_their_statuses() {
     let server = Server::start(|_| {});
-    let cases: Vec<(fn(&mut Peer), u16)> = vec![
+    let cases: Vec<(Act, u16)> = vec![
         (|peer| drop(peer.head()), 502),
         (
             |peer| {
