@@ -38,9 +38,7 @@ pub(crate) struct Resting {
 
 impl Resting {
     pub(crate) fn new(worker: Rc<dyn Worker>, vacant: Rc<Generation>) -> Self {
-        let flag = Arc::new(SlotFlag::default());
-        let waker = Waker::from(Arc::clone(&flag));
-        Self { spare: Spare::new(worker, vacant), wake: SlotWake { flag, waker } }
+        Self { spare: Spare::new(worker, vacant), wake: SlotWake::default() }
     }
 }
 
@@ -67,7 +65,19 @@ impl Wake for SlotFlag {
     }
 }
 
+impl Default for SlotWake {
+    fn default() -> Self {
+        let flag = Arc::new(SlotFlag::default());
+        Self { waker: Waker::from(Arc::clone(&flag)), flag }
+    }
+}
+
 impl SlotWake {
+    /// Marks the slot without waking anybody: its next turn looks at it.
+    pub(crate) fn mark(&self) {
+        self.flag.ready.store(true, Ordering::Release);
+    }
+
     /// The next wake goes to this task, and uses that up. Every poll of the task says so again before it asks whether the slot
     /// is ready: another thread marks the slot first and takes the task behind that, so a poll in between may have served
     /// the mark, and what it registered is taken for a wake that is over.
@@ -81,7 +91,6 @@ impl SlotWake {
         self.flag.task.wake();
     }
 
-    #[cfg(test)]
     pub(crate) fn waker(&self) -> &Waker {
         &self.waker
     }

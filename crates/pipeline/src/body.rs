@@ -143,6 +143,18 @@ impl Body {
     }
 }
 
+impl From<Part> for Body {
+    fn from(part: Part) -> Self {
+        match part {
+            Part::Chunk(chunk) => Self::Chunk(chunk),
+            Part::File(slice) => Self::File(slice),
+            Part::Stream(stream) => Self::Stream(stream),
+            Part::Incoming(body) => Self::Incoming(body),
+            Part::Trailers(_) => Self::Parts(VecDeque::from([part])),
+        }
+    }
+}
+
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

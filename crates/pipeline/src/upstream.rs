@@ -103,11 +103,11 @@ impl fmt::Display for CallFault {
 #[derive(Debug)]
 pub enum Answer {
     /// An answer before the answer (RFC 9110 §15.2): 103 and its like, never 100 and 101.
-    Interim(StatusCode, FieldMap),
+    Interim(StatusCode, Box<FieldMap>),
     /// The final head is there ([`Call::head`]); the body follows.
     Head {
-        /// The exchange became a tunnel: 101, or a 2xx to CONNECT. What comes in is the body, and what is to go out is said by
-        /// [`Call::tunnel`].
+        /// The exchange became a tunnel: 101, or a 2xx to CONNECT. What comes in is the answer's body; what goes out is what the
+        /// call was sent with.
         tunnel: bool,
     },
 }
@@ -121,7 +121,7 @@ enum Phase {
 /// What both handles share.
 struct Record {
     request: RefCell<Head>,
-    /// The request's content; for a tunnel, what goes out behind the head.
+    /// The request's content.
     body: RefCell<Option<Body>>,
     response: RefCell<ResponseHead>,
     mailbox: RefCell<Mailbox>,
@@ -134,6 +134,8 @@ struct Record {
     tally: RefCell<Option<Rc<dyn Tally>>>,
     reader: RefCell<Option<Waker>>,
     driver: RefCell<Option<Waker>>,
+    /// The answer's body has its reader.
+    taken: Cell<bool>,
     given_up: Cell<bool>,
     home: Weak<Calls>,
 }
@@ -153,6 +155,7 @@ impl Record {
             tally: RefCell::default(),
             reader: RefCell::default(),
             driver: RefCell::default(),
+            taken: Cell::default(),
             given_up: Cell::default(),
             home: home.clone(),
         })
@@ -188,6 +191,7 @@ impl Record {
         self.version.set(Version::Http11);
         self.reader.borrow_mut().take();
         self.driver.borrow_mut().take();
+        self.taken.set(false);
         self.given_up.set(false);
     }
 }
@@ -211,24 +215,33 @@ fn put_back(record: &Rc<Record>) {
 /// A worker's records of calls: those at rest.
 pub struct Calls {
     kept: RefCell<Vec<Rc<Record>>>,
+    /// How many of them nobody needed since the last look.
+    unused: Cell<usize>,
     this: Weak<Self>,
 }
 
 impl Calls {
     /// None at first.
     pub fn new() -> Rc<Self> {
-        Rc::new_cyclic(|this| Self { kept: RefCell::default(), this: this.clone() })
+        Rc::new_cyclic(|this| Self { kept: RefCell::default(), unused: Cell::default(), this: this.clone() })
     }
 
     /// A record, as the handler's handle: an empty head, no body.
     pub fn take(&self) -> Call {
-        let kept = self.kept.borrow_mut().pop();
+        let mut resting = self.kept.borrow_mut();
+        let kept = resting.pop();
+        self.unused.set(self.unused.get().min(resting.len()));
+        drop(resting);
         Call(kept.unwrap_or_else(|| Record::new(&self.this)))
     }
 
-    /// Frees all but `keep` of those at rest.
-    pub fn shrink(&self, keep: usize) {
-        self.kept.borrow_mut().truncate(keep);
+    /// Frees half of what nobody needed since the last call; called every few seconds.
+    pub fn shrink(&self) {
+        let mut kept = self.kept.borrow_mut();
+        let surplus = self.unused.get().min(kept.len()).div_ceil(2);
+        let left = kept.len() - surplus;
+        kept.truncate(left);
+        self.unused.set(left);
     }
 
     /// Records at rest.
@@ -253,7 +266,7 @@ impl Call {
     }
 
     /// Sends it: content of known length is sent with it, other content as a stream. [`Body::Tunnel`] asks for another
-    /// protocol with the head alone ([`tunnel`](Self::tunnel) follows); its stream is not looked at.
+    /// protocol; its stream is read once the answer has made a tunnel, and dropped if it has not.
     pub fn send(&self, body: Body, upstream: &dyn Upstream) {
         *self.0.body.borrow_mut() = Some(body);
         upstream.carry(Carried(Rc::clone(&self.0)));
@@ -262,7 +275,7 @@ impl Call {
     /// What came of it; to be asked again after an [`Answer::Interim`].
     pub fn poll_answer(&self, task: &mut Task<'_>) -> Poll<Result<Answer, CallFault>> {
         if let Some((status, fields)) = self.0.interims.borrow_mut().pop_front() {
-            return Poll::Ready(Ok(Answer::Interim(status, fields)));
+            return Poll::Ready(Ok(Answer::Interim(status, Box::new(fields))));
         }
         if let Phase::Headed { tunnel } = self.0.phase.get() {
             return Poll::Ready(Ok(Answer::Head { tunnel }));
@@ -306,14 +319,13 @@ impl Call {
         self.0.remote.get()
     }
 
-    /// What goes out through the tunnel.
-    pub fn tunnel(&self, outbound: Body) {
-        *self.0.body.borrow_mut() = Some(outbound);
-        self.0.wake_driver();
-    }
-
-    /// The answer's body.
+    /// The answer's body. From here on a tunnel's outbound content is read: whoever takes the answer over answers with
+    /// [`crate::Response::switch`] before anybody else has a turn, so that what is read is the other protocol's.
     pub fn into_body(self) -> IncomingBody {
+        self.0.taken.set(true);
+        if self.0.phase.get() == (Phase::Headed { tunnel: true }) {
+            self.0.wake_driver();
+        }
         IncomingBody::of_answer(self)
     }
 
@@ -349,7 +361,7 @@ impl Carried {
         self.0.request.borrow()
     }
 
-    /// The request's content as it was given; of a tunnel, once more when it is known. Once each.
+    /// The request's content as it was given; once.
     pub fn take_body(&self) -> Option<Body> {
         self.0.body.borrow_mut().take()
     }
@@ -365,7 +377,12 @@ impl Carried {
         self.0.given_up.get()
     }
 
-    /// Whom to wake when it is given up, or its tunnel's content is there.
+    /// Whether the answer's body has its reader.
+    pub fn is_taken(&self) -> bool {
+        self.0.taken.get()
+    }
+
+    /// Whom to wake when it is given up, or a tunnel has its reader.
     pub fn follow(&self, driver: &Waker) {
         let mut known = self.0.driver.borrow_mut();
         if known.as_ref().is_none_or(|known| !known.will_wake(driver)) {

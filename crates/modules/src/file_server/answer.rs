@@ -128,33 +128,18 @@ fn whole(cx: &mut Context, status: StatusCode, version: &Version, coding: Option
 }
 
 fn part(version: &Version, range: &Range) -> Part {
-    match cut(version, range) {
-        Cut::Chunk(chunk) => Part::Chunk(chunk),
-        Cut::File(slice) => Part::File(slice),
-    }
-}
-
-enum Cut {
-    Chunk(Chunk),
-    File(FileSlice),
-}
-
-fn cut(version: &Version, range: &Range) -> Cut {
     match &version.content {
         // A small content's places fit in any machine's words.
-        Content::Small(chunk) => Cut::Chunk(chunk.slice(range.start as usize..range.end as usize)),
+        Content::Small(chunk) => Part::Chunk(chunk.slice(range.start as usize..range.end as usize)),
         Content::Large(slice) => {
-            Cut::File(FileSlice { at: range.start, len: range.end - range.start, ..slice.clone() })
+            Part::File(FileSlice { at: range.start, len: range.end - range.start, ..slice.clone() })
         }
     }
 }
 
 fn one(cx: &mut Context, version: &Version, range: Range) -> Step {
     content_range(cx, Some(&range), version.len);
-    let body = match cut(version, &range) {
-        Cut::Chunk(chunk) => Body::Chunk(chunk),
-        Cut::File(slice) => Body::File(slice),
-    };
+    let body = part(version, &range).into();
     Step::Respond(Response { status: StatusCode::PARTIAL_CONTENT, body })
 }
 

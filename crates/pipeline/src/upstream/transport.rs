@@ -46,7 +46,7 @@ impl Default for Transport {
 }
 
 /// Which versions of HTTP are spoken to an upstream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Versions {
     /// HTTP/1.1 only.
     Http1,
