@@ -20,7 +20,7 @@ fn of(policy: Value, upstreams: &[Value]) -> Kit {
 fn chosen(kit: &mut Kit, request: &Request) -> String {
     let (call, pending) = ask(kit, request);
     pending.cancel(kit);
-    call.address
+    call.address.to_string()
 }
 
 /// Requests that stay under way.
@@ -61,7 +61,7 @@ fn limits_of_requests() {
     for policy in ["random", "round_robin", "first", "least_conn", "random_choose", "uri_hash"] {
         let mut kit = of(json!({ "policy": policy }), &upstreams);
         let held = hold(&mut kit, 3);
-        let mut met: Vec<_> = held.iter().map(|(call, _)| call.address.as_str()).collect();
+        let mut met: Vec<_> = held.iter().map(|(call, _)| &*call.address).collect();
         met.sort_unstable();
         assert_eq!(met, ["a:1", "b:1", "b:1"], "{policy}");
         assert_eq!(kit.send(&Request::get("/")).status, 503, "{policy}");
@@ -146,7 +146,7 @@ fn cookies() {
     for _ in 0..3 {
         let request = Request::get("/").field("Cookie", format!("x=1; {pair}"));
         let (call, pending) = ask(&mut kit, &request);
-        assert_eq!(call.address, "b:1");
+        assert_eq!(&*call.address, "b:1");
         call.answer(200, &[], Some(0));
         call.end();
         assert_eq!(pending.finish(&mut kit).field("Set-Cookie"), None, "it knows");

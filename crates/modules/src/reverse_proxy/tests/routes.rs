@@ -58,7 +58,7 @@ fn a_request_goes_on_behind_routes_that_answer_nothing() {
     call.end();
     let pending = pending.poll(&mut kit).expect_err("the second proxy waits");
     let second = kit.worker().take_call().expect("a second call");
-    assert_eq!(second.address, "10.0.0.2:80");
+    assert_eq!(&*second.address, "10.0.0.2:80");
     assert!(second.request_text().contains("\nX-User: alice\n"));
     second.answer(200, &[], Some(0));
     second.end();
