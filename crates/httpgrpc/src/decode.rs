@@ -102,7 +102,7 @@ impl<M: Message> Decoder<M> {
     /// Another call begins, whose head said this of its compressed messages. Lets go of what was there; the memory stays.
     pub fn begin(&mut self, encoding: Encoding) {
         self.messages.begin(encoding);
-        self.begin_message(0);
+        self.begin_message(0, DecodeFault::Length);
         self.progress = Progress::Nothing;
     }
 
@@ -130,8 +130,8 @@ impl<M: Message> Decoder<M> {
             }
             match self.messages.next(input, blocks)? {
                 None => return Ok(Turn::Done),
-                Some(Piece::Begin(octets_max)) => {
-                    self.begin_message(octets_max);
+                Some(Piece::Begin(octets_max, longer)) => {
+                    self.begin_message(octets_max, longer);
                     self.progress = Progress::Begun;
                 }
                 Some(Piece::Octets(piece)) => self.read(piece, blocks)?,
@@ -162,13 +162,13 @@ impl<M: Message> Decoder<M> {
     /// Decodes a message that came without gRPC's framing, as in an error's details.
     pub(crate) fn read_bare(&mut self, message: Chunk, blocks: Blocks<'_>) -> Result<(), DecodeFault> {
         self.begin(Encoding::Identity);
-        self.begin_message(message.len() as u64);
+        self.begin_message(message.len() as u64, DecodeFault::Length);
         self.read(message, blocks)?;
         self.end_message()
     }
 
-    fn begin_message(&mut self, octets_max: u64) {
-        self.walk.begin(octets_max);
+    fn begin_message(&mut self, octets_max: u64, longer: DecodeFault) {
+        self.walk.begin(octets_max, longer);
         self.room = Room::new(&self.limits);
         self.message.clear();
     }

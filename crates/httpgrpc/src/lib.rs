@@ -9,7 +9,7 @@
 //! - [`Decoder`], [`encode_request`], [`encode_response`]: unary calls
 //! - [`Code`], [`Status`]: how a call ends; [`ErrorEncoder`], [`decode_error`]: a response as the call's error
 //! - [`StreamDecoder`], [`stream`]: calls of our own service
-//! - [`timeout`]: `grpc-timeout`
+//! - [`timeout`][]: the field `grpc-timeout`
 //!
 //! Nothing that a peer says is believed: what stands in a head is as good as if it had come over HTTP/1. This room never sees a socket, a clock, a
 //! task or a lock.

@@ -49,8 +49,8 @@ enum State {
 /// What comes next.
 #[derive(Debug)]
 pub(crate) enum Piece {
-    /// A message of at most this many octets; of exactly so many where it is not compressed.
-    Begin(u64),
+    /// A message of at most this many octets, and what it is if it says that it has more.
+    Begin(u64, DecodeFault),
     Octets(Chunk),
     /// As [`Piece::Octets`], and inflating them took a while.
     Inflated(Chunk),
@@ -135,12 +135,12 @@ impl Messages {
         match (flag, self.encoding) {
             (0, _) => {
                 self.state = State::Plain(octets);
-                Ok(Some(Piece::Begin(u64::from(octets))))
+                Ok(Some(Piece::Begin(u64::from(octets), DecodeFault::Length)))
             }
             (1, Encoding::Gzip) => {
                 self.inflate.get_or_insert_with(|| Box::new(Inflate::new())).begin();
                 (self.state, self.inflated, self.is_full) = (State::Gzip(octets), 0, false);
-                Ok(Some(Piece::Begin(u64::from(max))))
+                Ok(Some(Piece::Begin(u64::from(max), DecodeFault::InflatedTooLong { max })))
             }
             (1, Encoding::Identity) => Err(DecodeFault::NoEncoding),
             (1, Encoding::Unknown) => Err(DecodeFault::UnknownEncoding),

@@ -14,7 +14,7 @@ use std::ops::Range;
 use causeway_message::Chunk;
 
 use crate::fault::DecodeFault;
-use crate::wire::{Varint, tag, wire};
+use crate::wire::{Varint, kind, tag};
 
 /// What is known about a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,17 +62,19 @@ pub(crate) struct Walk {
     state: State,
     // Octets of the message that are to come: all of them, or as many as there may be where that is not known.
     left: u64,
+    // What a field is that is longer than that.
+    longer: DecodeFault,
     scratch: Vec<u8>,
 }
 
 impl Walk {
     pub(crate) const fn new() -> Self {
-        Self { state: TAG, left: 0, scratch: Vec::new() }
+        Self { state: TAG, left: 0, longer: DecodeFault::Length, scratch: Vec::new() }
     }
 
-    /// A message of this many octets begins.
-    pub(crate) fn begin(&mut self, octets_max: u64) {
-        (self.state, self.left) = (TAG, octets_max);
+    /// A message of at most this many octets begins; a field that says it is longer than what is left of them is that fault.
+    pub(crate) fn begin(&mut self, octets_max: u64, longer: DecodeFault) {
+        (self.state, self.left, self.longer) = (TAG, octets_max, longer);
         self.scratch.clear();
     }
 
@@ -162,7 +164,7 @@ impl Walk {
             What::SkippedNumber => {}
             What::Number(field) => sink.number(field, number)?,
             What::SkippedLength => return self.skip(number),
-            What::TextLength(..) | What::ContentLength(_) if number > self.left => return Err(DecodeFault::Length),
+            What::TextLength(..) | What::ContentLength(_) if number > self.left => return Err(self.longer),
             What::TextLength(_, max, fault) if number > u64::from(max) => return Err(fault),
             What::TextLength(field, ..) if number == 0 => sink.text(field, b"")?,
             What::TextLength(field, ..) => return Ok(State::Text { field, left: number }),
@@ -179,14 +181,14 @@ impl Walk {
     fn after_tag(&self, number: u64, sink: &impl Sink) -> Result<State, DecodeFault> {
         let (field, kind) = tag(number)?;
         let what = match (sink.kind(field), kind) {
-            (Some(Kind::Number), wire::VARINT) => What::Number(field),
-            (Some(Kind::Text(max, fault)), wire::OCTETS) => What::TextLength(field, max, fault),
-            (Some(Kind::Content), wire::OCTETS) => What::ContentLength(field),
+            (Some(Kind::Number), kind::VARINT) => What::Number(field),
+            (Some(Kind::Text(max, fault)), kind::OCTETS) => What::TextLength(field, max, fault),
+            (Some(Kind::Content), kind::OCTETS) => What::ContentLength(field),
             (Some(_), _) => return Err(DecodeFault::WireType(field)),
-            (None, wire::VARINT) => What::SkippedNumber,
-            (None, wire::OCTETS) => What::SkippedLength,
-            (None, wire::FIXED64) => return self.skip(8),
-            (None, wire::FIXED32) => return self.skip(4),
+            (None, kind::VARINT) => What::SkippedNumber,
+            (None, kind::OCTETS) => What::SkippedLength,
+            (None, kind::FIXED64) => return self.skip(8),
+            (None, kind::FIXED32) => return self.skip(4),
             (None, _) => return Err(DecodeFault::Tag),
         };
         Ok(State::Number(what, Varint::new()))
@@ -195,7 +197,7 @@ impl Walk {
     fn skip(&self, octets: u64) -> Result<State, DecodeFault> {
         match octets {
             0 => Ok(TAG),
-            _ if octets > self.left => Err(DecodeFault::Length),
+            _ if octets > self.left => Err(self.longer),
             left => Ok(State::Skip { left }),
         }
     }

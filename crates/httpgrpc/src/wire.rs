@@ -3,7 +3,7 @@
 use crate::fault::DecodeFault;
 
 /// Wire types that are not refused.
-pub(crate) mod wire {
+pub(crate) mod kind {
     pub(crate) const VARINT: u64 = 0;
     pub(crate) const FIXED64: u64 = 1;
     pub(crate) const OCTETS: u64 = 2;
@@ -91,13 +91,13 @@ impl<'a> Fields<'a> {
     fn field(&mut self) -> Result<(u32, Value<'a>), DecodeFault> {
         let (field, kind) = tag(self.number()?)?;
         let value = match kind {
-            wire::VARINT => Value::Number(self.number()?),
-            wire::OCTETS => {
+            kind::VARINT => Value::Number(self.number()?),
+            kind::OCTETS => {
                 let len = self.number()?;
                 Value::Octets(self.octets(len)?)
             }
-            wire::FIXED64 => self.octets(8).map(|_| Value::Fixed)?,
-            wire::FIXED32 => self.octets(4).map(|_| Value::Fixed)?,
+            kind::FIXED64 => self.octets(8).map(|_| Value::Fixed)?,
+            kind::FIXED32 => self.octets(4).map(|_| Value::Fixed)?,
             _ => return Err(DecodeFault::Tag),
         };
         Ok((field, value))
@@ -142,7 +142,7 @@ pub(crate) fn put_varint(mut number: u64, out: &mut Vec<u8>) {
 /// The tag and length of a field; its octets follow.
 #[inline]
 pub(crate) fn put_len(field: u8, octets: u64, out: &mut Vec<u8>) {
-    out.push(field << 3 | wire::OCTETS as u8);
+    out.push(field << 3 | kind::OCTETS as u8);
     put_varint(octets, out);
 }
 
@@ -160,7 +160,7 @@ pub(crate) fn put_some(field: u8, octets: &[u8], out: &mut Vec<u8>) {
 }
 
 pub(crate) fn put_number(field: u8, number: u64, out: &mut Vec<u8>) {
-    out.push(field << 3 | wire::VARINT as u8);
+    out.push(field << 3 | kind::VARINT as u8);
     put_varint(number, out);
 }
 

@@ -151,8 +151,8 @@ impl<H: Opening> StreamDecoder<H> {
             }
             match self.messages.next(input, blocks)? {
                 None => return Ok(None),
-                Some(Piece::Begin(octets_max)) => {
-                    self.walk.begin(octets_max);
+                Some(Piece::Begin(octets_max, longer)) => {
+                    self.walk.begin(octets_max, longer);
                     self.frame.has_part = false;
                 }
                 Some(Piece::Octets(piece) | Piece::Inflated(piece)) => self.piece = piece,
