@@ -168,6 +168,11 @@ impl Messages {
         if self.inflated > u64::from(self.bytes_max) {
             return Err(DecodeFault::InflatedTooLong { max: self.bytes_max });
         }
-        Ok(Some(Piece::Inflated(block.freeze(0..step.made))))
+        match step.made {
+            // Something that does not move would be asked for ever.
+            0 if step.used == 0 => Err(DecodeFault::Gzip),
+            0 => self.inflate(left - step.used as u32, input, blocks),
+            made => Ok(Some(Piece::Inflated(block.freeze(0..made)))),
+        }
     }
 }
