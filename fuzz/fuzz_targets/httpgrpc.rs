@@ -87,6 +87,14 @@ macro_rules! stream {
 stream!(request_stream, RequestStreamDecoder);
 stream!(response_stream, ResponseStreamDecoder);
 
+/// Where a message is wrong in two ways, and compressed, the cuts decide which is found first.
+fn same(first: &Result<Said, DecodeFault>, again: &Result<Said, DecodeFault>, encoding: Encoding) {
+    match (first, again) {
+        (Err(_), Err(_)) if encoding == Encoding::Gzip => {}
+        _ => assert_eq!(first, again),
+    }
+}
+
 fuzz_target!(|input: &[u8]| {
     let [control, size, content @ ..] = input else { return };
     let encoding = match control & 3 {
@@ -104,7 +112,7 @@ fuzz_target!(|input: &[u8]| {
             let mut decoder = RequestDecoder::new(LIMITS);
             let first = request(&mut decoder, octets, whole, encoding);
             let again = request(&mut decoder, octets, size, encoding);
-            assert_eq!(first, again);
+            same(&first, &again, encoding);
             let Ok((mut fields, body)) = first else { return };
             let head = &decoder.message().head;
             let mut out = Vec::new();
@@ -121,7 +129,7 @@ fuzz_target!(|input: &[u8]| {
         2 | 3 => {
             let mut decoder = ResponseDecoder::new(LIMITS);
             let first = response(&mut decoder, octets, whole, encoding);
-            assert_eq!(first, response(&mut decoder, octets, size, encoding));
+            same(&first, &response(&mut decoder, octets, size, encoding), encoding);
             let Ok((mut fields, body)) = first else { return };
             let head = &decoder.message().head;
             let mut out = Vec::new();
@@ -131,8 +139,8 @@ fuzz_target!(|input: &[u8]| {
             let mut second = ResponseDecoder::new(Limits { fields_max: 100, ..LIMITS });
             assert_eq!(response(&mut second, &out, whole, Encoding::Identity), Ok((fields, body)));
         }
-        4 => assert_eq!(request_stream(octets, whole, encoding), request_stream(octets, size, encoding)),
-        5 => assert_eq!(response_stream(octets, whole, encoding), response_stream(octets, size, encoding)),
+        4 => same(&request_stream(octets, whole, encoding), &request_stream(octets, size, encoding), encoding),
+        5 => same(&response_stream(octets, whole, encoding), &response_stream(octets, size, encoding), encoding),
         _ => {
             let mut trailers = FieldMap::new();
             for (name, value) in
