@@ -1,5 +1,6 @@
-//! The client's role over any octets, with an owner that asks for anything: however the octets are cut, the same events come; nothing comes
-//! behind the end of a connection; what is sent is what a server reads; and a head that we take, httparse takes too.
+//! The client's role over any octets, with an owner that asks for anything: however the octets are cut, the same events
+//! come; nothing comes behind the end of a connection; what is sent is what a server reads; and a head that we take,
+//! httparse takes too.
 #![no_main]
 
 use std::io::IoSlice;

@@ -1,7 +1,8 @@
 //! Heads in and out, beside httparse in the same run: interleaved rounds, medians, and the ratio.
 //!
 //! Ours is the whole of what the server does for a head: parse, name, index, copy into the spare head, then look up Host,
-//! Connection, Content-Length and one unknown name. httparse's is the parse alone. Of a response head ours is the parse, the index and the copy.
+//! Connection, Content-Length and one unknown name. httparse's is the parse alone. Of a response head ours is parse, index and
+//! copy.
 
 use std::hint::black_box;
 use std::rc::Rc;
