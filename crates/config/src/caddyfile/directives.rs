@@ -1,6 +1,7 @@
 //! The syntax of every directive that is built.
 //!
-//! - `answer`: directives that answer or steer the response's fields: respond, error, abort, redir, header, request_header;
+//! - `answer`: directives that answer: respond, error, abort, redir;
+//! - `fields`: header, request_header; `response`: the matchers of responses that `header` and others have;
 //! - `file_server`: file_server, try_files;
 //! - `guard`: basic_auth, request_body;
 //! - `target`: rewrite, uri, method, handle_path;
@@ -9,8 +10,10 @@
 //! - `routing`: handle, route, handle_errors, invoke, bind.
 
 mod answer;
+mod fields;
 mod file_server;
 mod guard;
+mod response;
 mod routing;
 mod target;
 mod tls;
@@ -38,7 +41,7 @@ pub(crate) const BUILT: &[(&str, Syntax)] = &[
     ("handle", Syntax::Handler(routing::handle)),
     ("handle_errors", Syntax::Custom(routing::handle_errors)),
     ("handle_path", Syntax::Custom(target::handle_path)),
-    ("header", Syntax::Custom(answer::header)),
+    ("header", Syntax::Custom(fields::header)),
     ("invoke", Syntax::Handler(routing::invoke)),
     ("log", Syntax::Custom(log::directive)),
     ("log_append", Syntax::Handler(variables::log_append)),
@@ -48,7 +51,7 @@ pub(crate) const BUILT: &[(&str, Syntax)] = &[
     ("map", Syntax::Handler(variables::map)),
     ("method", Syntax::Handler(target::method)),
     ("redir", Syntax::Handler(answer::redir)),
-    ("request_header", Syntax::Custom(answer::request_header)),
+    ("request_header", Syntax::Custom(fields::request_header)),
     ("request_body", Syntax::Handler(guard::request_body)),
     ("respond", Syntax::Handler(answer::respond)),
     ("rewrite", Syntax::Custom(target::rewrite)),
