@@ -83,9 +83,11 @@ impl fmt::Display for RegisterError {
 
 impl std::error::Error for RegisterError {}
 
-/// Caddy's default order. Directives that are not built yet keep their place.
+/// Caddy's default order, with ours among them. Directives that are not built yet keep their place.
 const ORDER: &[&str] = &[
     "tracing",
+    // Not Caddy's: it puts another request in place of the one that came, so all others look at that.
+    "httpgrpc",
     // Variables that others may use.
     "map",
     "vars",

@@ -13,7 +13,7 @@ use super::{Handler, canonical};
 
 /// Operations on fields.
 #[derive(Default)]
-struct Operations {
+pub(crate) struct Operations {
     add: Map<String, Value>,
     set: Map<String, Value>,
     delete: Vec<Value>,
@@ -22,14 +22,14 @@ struct Operations {
 
 /// Whether the operation waits until the response's head is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Deferred {
+pub(crate) enum Deferred {
     Yes,
     No,
 }
 
 impl Operations {
     /// `+field` adds, `-field` deletes, a replacement searches, anything else sets; `>` defers.
-    fn apply(&mut self, field: &str, value: &str, replacement: Option<&str>) -> Deferred {
+    pub(crate) fn apply(&mut self, field: &str, value: &str, replacement: Option<&str>) -> Deferred {
         let append = |map: &mut Map<String, Value>, key: String, value: Value| {
             if let Value::Array(values) = map.entry(key).or_insert_with(|| json!([])) {
                 values.push(value);
@@ -59,11 +59,11 @@ impl Operations {
         deferred
     }
 
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.add.is_empty() && self.set.is_empty() && self.delete.is_empty() && self.replace.is_empty()
     }
 
-    fn json(self) -> Map<String, Value> {
+    pub(crate) fn json(self) -> Map<String, Value> {
         let parts = [
             ("add", Value::from(self.add)),
             ("set", Value::from(self.set)),
