@@ -103,7 +103,9 @@ impl Upstream {
             return Ok(vec![whole]);
         }
         let (network, host, port) = split_network(&whole);
-        let Some(host) = host else { return Err(format!("address {whole}: missing port in address")) };
+        let Some(host) = host else {
+            return Err(format!("address {whole}: brackets at an unexpected place, or no port in address"));
+        };
         if network.starts_with("unix") {
             permissions(&host)?;
             return Ok(vec![whole]);

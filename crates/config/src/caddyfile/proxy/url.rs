@@ -1,6 +1,6 @@
 //! A URL's scheme, host and port, as Go's `net/url` reads them: what it refuses is refused in its words.
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The parts of a URL that an upstream may have.
 pub(super) struct Url {
@@ -84,6 +84,9 @@ fn host(scheme: &str, text: &str) -> Result<String, String> {
             let zone_octet = |octet| octet == b'%' || octet == b' ' || host_octet(octet);
             let literal = unescape(&literal[..zone], not_ascii)? + &unescape(&literal[zone..], zone_octet)?;
             let (address, zone) = literal.split_once('%').unwrap_or((&literal, "-"));
+            if literal.parse::<Ipv4Addr>().is_ok() {
+                return Err("invalid IP-literal".into());
+            }
             if zone.is_empty() || address.parse::<Ipv6Addr>().is_err() {
                 return Err(format!("invalid host: {literal:?} is no IPv6 address"));
             }
