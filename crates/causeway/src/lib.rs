@@ -1,6 +1,7 @@
 //! Causeway joined together: which modules a configuration may name, which directives turn into them, and the server that runs
 //! them.
 //!
+//! - [`Server::builder`]: a server in another program
 //! - [`document`]: a configuration's text, and where its mistakes are
 //! - [`server`]: the running server, and how its configuration is replaced
 //! - `admin`: the API that does so over HTTP
@@ -9,8 +10,13 @@ mod admin;
 pub mod document;
 pub mod server;
 
-use causeway_config::caddyfile::Directives;
-use causeway_pipeline::Registry;
+pub use causeway_config::caddyfile;
+pub use causeway_message as message;
+pub use causeway_pipeline as pipeline;
+pub use server::Server;
+
+use caddyfile::Directives;
+use pipeline::Registry;
 
 /// Directives whose syntax is known, with the module that they turn into; `None` where what they say to a module is not
 /// understood by it.
