@@ -10,6 +10,7 @@
 //! - [`body`]: frames, request and response bodies
 //! - [`template`]: placeholder strings, compiled at load
 //! - [`trust`]: which fields of a request are believed
+//! - [`upstream`]: calls to other servers
 //! - [`worker`]: what a handler may ask of the world
 //! - [`outcome`]: how an exchange ended
 //! - [`listen`]: what a configuration says of listeners
@@ -27,6 +28,7 @@ pub mod punycode;
 pub mod route;
 pub mod template;
 pub mod trust;
+pub mod upstream;
 pub mod wait;
 mod whole_body;
 pub mod worker;
@@ -41,8 +43,11 @@ pub use listen::{
     Timeouts, TlsPolicy, TlsSpec, TlsVersion,
 };
 pub use outcome::{Ending, Outcome};
-pub use route::{Generation, Plan, RoutesId, ServerId, StateId, Verdict};
+pub use route::{FamilyId, Generation, Plan, RoutesId, ServerId, StateId, Verdict};
 pub use template::Template;
 pub use trust::{Confusable, Trust};
+pub use upstream::{
+    Answer, Call, CallFault, Calls, Carried, Finish, Roots, Tally, TlsClient, Transport, Upstream, Versions,
+};
 pub use wait::Wait;
 pub use worker::{Busy, Sleep, Worker};
