@@ -40,7 +40,8 @@ const NEEDS: &[(&str, Option<&str>)] = &[
     ("log_name", None),
     ("map", Some("http.handlers.map")),
     ("method", Some("http.handlers.rewrite")),
-    ("php_fastcgi", Some("http.handlers.reverse_proxy")),
+    // Its transport would be one that reverse_proxy has not.
+    ("php_fastcgi", None),
     ("request_body", Some("http.handlers.request_body")),
     ("request_header", Some("http.handlers.headers")),
     ("reverse_proxy", Some("http.handlers.reverse_proxy")),
