@@ -34,6 +34,11 @@ impl KnownName {
     /// How many names are registered here; [`KnownName::index`] is below it.
     pub const COUNT: usize = COUNT;
 
+    /// All of them, by their number.
+    pub fn all() -> impl ExactSizeIterator<Item = Self> {
+        (0..COUNT as u8).map(Self)
+    }
+
     /// The name of these octets, whatever their case; `None` when it is not registered. O(1) for the look-up, O(n) for
     /// the one comparison.
     #[must_use]

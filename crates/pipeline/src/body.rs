@@ -308,6 +308,17 @@ enum Source {
 }
 
 impl IncomingBody {
+    /// Whether it is complete and all of it was taken: nothing is to be waited for. A request without content has such a body.
+    pub fn is_over(&self) -> bool {
+        match &self.0 {
+            Source::Peer(mail) => {
+                let mail = mail.borrow();
+                mail.end == MailEnd::Complete && mail.frames.is_empty()
+            }
+            Source::Held(frames) => frames.is_empty(),
+        }
+    }
+
     /// A body that is there as a whole.
     pub(crate) fn held(frames: VecDeque<Frame>) -> Self {
         Self(Source::Held(frames))
