@@ -8,13 +8,13 @@ use std::error::Error;
 
 use bytes::Buf;
 use causeway_message::{Chunk, FieldMap, FieldValue, NameRef, StatusCode, names, octets};
-use causeway_pipeline::{Body, Context};
+use causeway_pipeline::{Body, Context, Worker};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 pub(crate) use outgoing::Places;
 
 use crate::names::name;
-use outgoing::{First, Outgoing};
+use outgoing::{First, Outgoing, look};
 
 /// Content up to this long is copied into a worker's block; above it is sent from where it lies.
 const COPY_MAX: usize = 4 * 1024;
@@ -27,10 +27,22 @@ pub(crate) fn status(status: http::StatusCode) -> StatusCode {
     StatusCode::new(status.as_u16()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
+/// What the length of an answer is said to be by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// The content's own.
+    Content,
+    /// The service: an answer to HEAD has no content that would tell.
+    Service,
+}
+
 /// Copies a service's fields: each replaces what was set before it, Set-Cookie and Vary stand beside that.
-pub(crate) fn put_fields(fields: &HeaderMap, into: &mut FieldMap) {
+pub(crate) fn put_fields(fields: &HeaderMap, length: Length, into: &mut FieldMap) {
     let mut before: Option<&HeaderName> = None;
     for (spelled, value) in fields {
+        if *spelled == header::CONTENT_LENGTH && length == Length::Content {
+            continue;
+        }
         let name = name(spelled);
         // All values of a name come together, the first one first.
         let adds = before == Some(spelled) || *spelled == header::SET_COOKIE || *spelled == header::VARY;
@@ -64,15 +76,19 @@ where
     let exact = body.size_hint().exact();
     // RFC 9110 §6.6.2: who names trailers has some, and content of a known length has no place for them in HTTP/1.1.
     let len = if fields.contains_key(header::TRAILER) { None } else { exact.or_else(|| promised(fields)) };
-    let mut outgoing = Outgoing::new(body, len, places, cx.worker());
-    if exact.is_some() {
-        match outgoing.first() {
-            First::Whole(chunk) => return Body::Chunk(chunk),
-            First::Nothing => return Body::Empty,
-            First::More => {}
+    let mut place = places.put(body);
+    let first = match exact {
+        Some(_) => look(&mut place, &**cx.worker()),
+        None => First::Nothing,
+    };
+    match first {
+        First::Whole(chunk) => {
+            places.keep(place);
+            Body::Chunk(chunk)
         }
+        First::Frame(frame) => Body::Stream(Box::new(Outgoing::new(place, Some(frame), len, places, cx.worker()))),
+        First::Nothing => Body::Stream(Box::new(Outgoing::new(place, None, len, places, cx.worker()))),
     }
-    Body::Stream(Box::new(outgoing))
 }
 
 /// A Content-Length that the service set itself.
@@ -81,13 +97,17 @@ fn promised(fields: &HeaderMap) -> Option<u64> {
 }
 
 /// A piece of content, copied where that costs less.
-fn chunk(mut data: impl Buf, copy: impl FnOnce(&[u8]) -> Chunk) -> Chunk {
+fn chunk(mut data: impl Buf, worker: &dyn Worker) -> Chunk {
     let len = data.remaining();
-    if data.chunk().len() == len && len <= COPY_MAX {
-        return copy(data.chunk());
+    if len > COPY_MAX {
+        return Chunk::from_owner(data.copy_to_bytes(len));
     }
-    let octets = data.copy_to_bytes(len);
-    if len <= COPY_MAX { copy(&octets) } else { Chunk::from_owner(octets) }
+    if len == 0 {
+        return Chunk::default();
+    }
+    let mut block = worker.take_block();
+    data.copy_to_slice(&mut block.as_mut_slice()[..len]);
+    block.freeze(0..len)
 }
 
 /// A trailer section (RFC 9110 §6.5.1), without the fields that a machine would have to obey.
@@ -119,7 +139,7 @@ mod tests {
         for (name, value) in before {
             fields.append(NameRef::parse(name.as_bytes()).unwrap(), FieldValue::parse(value.as_bytes()).unwrap());
         }
-        put_fields(&map, &mut fields);
+        put_fields(&map, Length::Content, &mut fields);
         let all = |name: &str| {
             let values = fields.get_all(NameRef::parse(name.as_bytes()).unwrap());
             values.map(|value| std::str::from_utf8(value).unwrap().to_owned()).collect::<Vec<_>>()

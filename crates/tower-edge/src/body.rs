@@ -69,12 +69,13 @@ impl EdgeBody {
         Self(Kind::Over)
     }
 
-    /// What a peer sends; `length` is what it promised.
-    pub(crate) fn new(body: IncomingBody, length: Option<u64>) -> Self {
+    /// What a peer sends; `left` is what it promised.
+    #[inline]
+    pub(crate) fn new(body: IncomingBody, left: Option<u64>) -> Self {
         if body.is_over() {
             return Self::empty();
         }
-        Self(Kind::Open { ticket: Ticket::for_body(body), left: length })
+        Self(Kind::Open { ticket: Ticket::for_body(body), left })
     }
 
     fn poll(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<http_body::Frame<Bytes>, BodyError>>> {

@@ -7,15 +7,16 @@ use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context as Task, Poll, Waker};
 
-use causeway_message::StatusCode;
+use causeway_message::{Method, StatusCode};
 use causeway_pipeline::{Build, Context, Fault, Handler, Reason, Registry, Response, StateId, Step};
-use http::{HeaderMap, Request};
+use http::{Extensions, HeaderMap, Request};
 use tower_service::Service;
 
-use crate::answer::{self, BoxError, Places};
+use crate::answer::{self, BoxError, Length, Places};
 use crate::body::{self, EdgeBody};
 use crate::facts::{self, LastTls};
 use crate::request::{Arena, Unspeakable};
+use crate::upgrade;
 
 /// Fields that a kept map has room for at most: twice what a browser sends, and an answer has.
 const KEPT_FIELDS_MAX: usize = 64;
@@ -57,7 +58,15 @@ where
 /// with becomes a 500, which the error routes see; content that fails under way cuts the answer short.
 pub struct Edge<S: Servable> {
     desk: StateId<Desk<S>>,
+    told: Told,
     kind: PhantomData<fn() -> S>,
+}
+
+/// What requests are told of their connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    Nothing,
+    ConnectInfo,
 }
 
 /// What a worker has for its calls.
@@ -81,20 +90,32 @@ impl<S: Servable> Edge<S> {
             // Cloning may unwind; what was not changed by that is whole.
             Desk::new(service.lock().unwrap_or_else(PoisonError::into_inner).clone())
         });
-        Self { desk, kind: PhantomData }
+        Self { desk, told: Told::Nothing, kind: PhantomData }
+    }
+
+    /// Puts a [`ConnectInfo`](crate::ConnectInfo) into each request's extensions; with the feature `axum`, axum's own too. It costs some
+    /// allocations a request, as all extensions do.
+    #[must_use]
+    pub fn with_connect_info(self) -> Self {
+        Self { told: Told::ConnectInfo, ..self }
     }
 }
 
-/// Lets configurations name a service: `{"handler": "NAME"}` hands requests to it.
+/// Lets configurations name a service: `{"handler": "NAME"}` hands requests to it. With `"connect_info": true` beside that they carry
+/// [`ConnectInfo`](crate::ConnectInfo).
 pub fn register<S: Servable>(registry: &mut Registry, name: impl Into<String>, service: S) {
     let service = Mutex::new(service);
     registry.handler(name, move |value, build| {
         #[derive(serde::Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct Nothing {}
-        let Nothing {} = build.parse(value)?;
+        struct Written {
+            #[serde(default)]
+            connect_info: bool,
+        }
+        let written: Written = build.parse(value)?;
         let service = service.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(Box::new(Edge::new(service, build)))
+        let edge = Edge::new(service, build);
+        Ok(Box::new(if written.connect_info { edge.with_connect_info() } else { edge }))
     });
 }
 
@@ -114,15 +135,24 @@ impl<S: Servable> Desk<S> {
         self.first.clone()
     }
 
-    fn request(&self, cx: &mut Context) -> Result<Request<EdgeBody>, Unspeakable> {
+    #[inline]
+    fn request(&self, told: Told, cx: &mut Context) -> Result<Request<EdgeBody>, Unspeakable> {
         let fields = self.maps.borrow_mut().pop().unwrap_or_default();
         let body = match cx.take_body() {
             Some(body) => EdgeBody::new(body, cx.head().fields().content_length().ok().flatten()),
             None => EdgeBody::empty(),
         };
         let mut request = self.arena.borrow_mut().request(cx.head(), fields, body)?;
-        facts::put(cx.arrival(), &self.tls, request.extensions_mut());
+        self.tell(told, cx, request.extensions_mut());
         Ok(request)
+    }
+
+    /// Says of the connection what is to be said.
+    #[inline]
+    pub(crate) fn tell(&self, told: Told, cx: &Context, extensions: &mut Extensions) {
+        if told == Told::ConnectInfo {
+            facts::put(cx.arrival(), &self.tls, extensions);
+        }
     }
 
     /// An answer's map is a later request's, without what was in it.
@@ -137,7 +167,8 @@ impl<S: Servable> Desk<S> {
     /// Makes the pipeline's answer of the service's.
     pub(crate) fn answer(&self, cx: &mut Context, answer: http::Response<S::Content>) -> Response {
         let (parts, content) = answer.into_parts();
-        answer::put_fields(&parts.headers, cx.response_mut().fields_mut());
+        let length = if cx.original().method() == Method::Head { Length::Service } else { Length::Content };
+        answer::put_fields(&parts.headers, length, cx.response_mut().fields_mut());
         let body = answer::body(cx, &parts.headers, content, &self.places);
         self.keep(parts.headers);
         Response { status: answer::status(parts.status), body }
@@ -146,9 +177,12 @@ impl<S: Servable> Desk<S> {
 
 impl<S: Servable> Handler for Edge<S> {
     fn enter(&self, cx: &mut Context) -> Step {
+        if let Some(step) = upgrade::enter(self.desk, self.told, cx) {
+            return step;
+        }
         let generation = Rc::clone(cx.generation());
         let desk = generation.state(self.desk);
-        let Ok(request) = desk.request(cx) else { return Step::Fail(Fault::status(StatusCode::BAD_REQUEST)) };
+        let Ok(request) = desk.request(self.told, cx) else { return Step::Fail(Fault::status(StatusCode::BAD_REQUEST)) };
         let mut service = desk.service.take().unwrap_or_else(|| desk.clone_service());
         let id = self.desk;
         let then = move |cx: &mut Context, answer: Result<http::Response<S::Content>, S::Error>| match answer {
@@ -172,7 +206,7 @@ impl<S: Servable> Handler for Edge<S> {
     }
 }
 
-async fn when_ready<S: Servable>(
+pub(crate) async fn when_ready<S: Servable>(
     mut service: S,
     request: Request<EdgeBody>,
 ) -> Result<http::Response<S::Content>, S::Error> {

@@ -17,7 +17,7 @@ mod facts;
 mod names;
 mod request;
 mod server;
-#[cfg(feature = "upgrade")]
+#[cfg_attr(not(feature = "upgrade"), path = "upgrade/never.rs")]
 mod upgrade;
 
 pub use body::{BodyError, EdgeBody};

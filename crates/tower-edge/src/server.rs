@@ -14,7 +14,7 @@ use causeway_pipeline::{
     Build, HeadLimits, Http2, ListenAddress, ListenerSpec, Plan, Protocols, Registry, ServerId, Timeouts, TlsPolicy,
     TlsSpec,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::edge::{Servable, register};
 
@@ -42,6 +42,7 @@ impl Server {
             http2: Http2::default(),
             protocols: Protocols::default(),
             tls: None,
+            connect_info: false,
         }
     }
 }
@@ -57,6 +58,7 @@ pub struct Builder {
     http2: Http2,
     protocols: Protocols,
     tls: Option<(Vec<u8>, Vec<u8>)>,
+    connect_info: bool,
 }
 
 /// Why a server does not serve.
@@ -151,12 +153,19 @@ impl Builder {
         self
     }
 
+    /// Puts a [`ConnectInfo`](crate::ConnectInfo) into each request's extensions; with the feature `axum`, axum's own too. It costs some
+    /// allocations a request, as all extensions do.
+    pub fn with_connect_info(mut self) -> Self {
+        self.connect_info = true;
+        self
+    }
+
     /// Binds and serves, on threads of its own, from now on.
     ///
     /// # Errors
     /// What of the settings is wrong, or the address that cannot be had; nothing listens then.
     pub fn start<S: Servable>(self, service: S) -> Result<Running, ServeError> {
-        let (plan, server) = plan(service);
+        let (plan, server) = plan(service, &json!({ "handler": "tower", "connect_info": self.connect_info }));
         let mut listeners = Vec::new();
         for found in &self.listen {
             for address in addresses(found)? {
@@ -197,11 +206,11 @@ impl Builder {
 }
 
 /// One route: the service answers everything.
-fn plan<S: Servable>(service: S) -> (Arc<Plan>, ServerId) {
+fn plan<S: Servable>(service: S, handler: &Value) -> (Arc<Plan>, ServerId) {
     let mut registry = Registry::default();
     register(&mut registry, "tower", service);
     let mut build = Build::new(&registry);
-    let routes = json!([{ "handle": [{ "handler": "tower" }] }]);
+    let routes = json!([{ "handle": [handler] }]);
     let server = build.server(&ServerSpec::new("tower", &routes)).expect("one route of a registered handler");
     (Arc::new(build.finish()), server)
 }
