@@ -3,7 +3,7 @@
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::ws::{WebSocket, WebSocketUpgrade};
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{ConnectInfo, Path};
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -26,10 +26,10 @@ async fn main() -> Result<(), tower_edge::ServeError> {
         .await
 }
 
-/// Sends every message back.
+/// Sends texts and octets back; the rest is the protocol's own affair.
 async fn echo(mut socket: WebSocket) {
     while let Some(Ok(message)) = socket.recv().await {
-        if socket.send(message).await.is_err() {
+        if matches!(message, Message::Text(_) | Message::Binary(_)) && socket.send(message).await.is_err() {
             return;
         }
     }

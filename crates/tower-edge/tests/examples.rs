@@ -50,7 +50,8 @@ fn axum_router() {
             assert_eq!(socket.next().await.unwrap().unwrap(), message, "{length}");
         }
         socket.close(None).await.unwrap();
-        assert!(matches!(socket.next().await, Some(Ok(Message::Close(_))) | None));
+        let end = socket.next().await;
+        assert!(matches!(end, Some(Ok(Message::Close(_)))), "{end:?}");
     });
     assert!(example.interrupt().success(), "it ended by itself");
 }

@@ -71,9 +71,9 @@ impl Service<Request<EdgeBody>> for OneAtATime {
         let running = Arc::clone(&self.running);
         Box::pin(async move {
             assert_eq!(running.fetch_add(1, Ordering::Relaxed), 0, "one at a time");
+            let counted = Counted(running);
             tokio::time::sleep(Duration::from_millis(2)).await;
-            running.fetch_sub(1, Ordering::Relaxed);
-            drop(permit);
+            drop((counted, permit));
             Ok(text("done"))
         })
     }

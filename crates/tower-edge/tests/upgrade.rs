@@ -113,7 +113,7 @@ fn websockets() {
         }
         assert_eq!(open.load(Ordering::Relaxed), 1);
         socket.close(None).await.unwrap();
-        while socket.next().await.is_some() {}
+        assert!(matches!(socket.next().await, Some(Ok(Message::Close(_)))));
         match tokio_tungstenite::connect_async(format!("{url}/nowhere")).await {
             Err(Error::Http(answer)) => assert_eq!(answer.status().as_u16(), 404),
             other => panic!("{other:?}"),
