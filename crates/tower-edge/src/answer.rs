@@ -8,16 +8,13 @@ use std::error::Error;
 
 use bytes::Buf;
 use causeway_message::{Chunk, FieldMap, FieldValue, NameRef, StatusCode, names, octets};
-use causeway_pipeline::{Body, Context, Worker};
+use causeway_pipeline::Body;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 pub(crate) use outgoing::Places;
 
 use crate::names::name;
 use outgoing::{First, Outgoing, look};
-
-/// Content up to this long is copied into a worker's block; above it is sent from where it lies.
-const COPY_MAX: usize = 4 * 1024;
 
 /// What went wrong in a service or its answer, in its own words.
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
@@ -65,7 +62,7 @@ fn append(name: NameRef<'_>, value: &HeaderValue, into: &mut FieldMap) {
 }
 
 /// The content: nothing, one chunk where it is all there, else a stream.
-pub(crate) fn body<B>(cx: &Context, fields: &HeaderMap, body: B, places: &Places<B>) -> Body
+pub(crate) fn body<B>(fields: &HeaderMap, body: B, places: &Places<B>) -> Body
 where
     B: http_body::Body + 'static,
     B::Error: Into<BoxError>,
@@ -78,7 +75,7 @@ where
     let len = if fields.contains_key(header::TRAILER) { None } else { exact.or_else(|| promised(fields)) };
     let mut place = places.put(body);
     let first = match exact {
-        Some(_) => look(&mut place, &**cx.worker()),
+        Some(_) => look(&mut place),
         None => First::Nothing,
     };
     match first {
@@ -86,8 +83,8 @@ where
             places.keep(place);
             Body::Chunk(chunk)
         }
-        First::Frame(frame) => Body::Stream(Box::new(Outgoing::new(place, Some(frame), len, places, cx.worker()))),
-        First::Nothing => Body::Stream(Box::new(Outgoing::new(place, None, len, places, cx.worker()))),
+        First::Frame(frame) => Body::Stream(Box::new(Outgoing::new(place, Some(frame), len, places))),
+        First::Nothing => Body::Stream(Box::new(Outgoing::new(place, None, len, places))),
     }
 }
 
@@ -96,18 +93,10 @@ fn promised(fields: &HeaderMap) -> Option<u64> {
     octets::parse_number(fields.get(header::CONTENT_LENGTH)?.as_bytes())
 }
 
-/// A piece of content, copied where that costs less.
-fn chunk(mut data: impl Buf, worker: &dyn Worker) -> Chunk {
+/// A piece of content. What is `Bytes` already is not copied here; small pieces are, later, by the machine.
+fn chunk(mut data: impl Buf) -> Chunk {
     let len = data.remaining();
-    if len > COPY_MAX {
-        return Chunk::from_owner(data.copy_to_bytes(len));
-    }
-    if len == 0 {
-        return Chunk::default();
-    }
-    let mut block = worker.take_block();
-    data.copy_to_slice(&mut block.as_mut_slice()[..len]);
-    block.freeze(0..len)
+    if len == 0 { Chunk::default() } else { Chunk::from_owner(data.copy_to_bytes(len)) }
 }
 
 /// A trailer section (RFC 9110 §6.5.1), without the fields that a machine would have to obey.

@@ -135,16 +135,16 @@ impl<S: Servable> Desk<S> {
         self.first.clone()
     }
 
-    #[inline]
-    fn request(&self, told: Told, cx: &mut Context) -> Result<Request<EdgeBody>, Unspeakable> {
-        let fields = self.maps.borrow_mut().pop().unwrap_or_default();
-        let body = match cx.take_body() {
-            Some(body) => EdgeBody::new(body, cx.head().fields().content_length().ok().flatten()),
-            None => EdgeBody::empty(),
+    /// Gives a request the exchange's head.
+    fn fill(&self, told: Told, cx: &Context, request: &mut Request<EdgeBody>) -> Result<(), Unspeakable> {
+        let fields = match self.maps.borrow_mut().pop() {
+            Some(map) if map.capacity() >= cx.head().fields().len() => map,
+            // Made of the right size at once: a map that grows moves everything.
+            _ => HeaderMap::with_capacity(cx.head().fields().len()),
         };
-        let mut request = self.arena.borrow_mut().request(cx.head(), fields, body)?;
+        self.arena.borrow_mut().fill(cx.head(), fields, request)?;
         self.tell(told, cx, request.extensions_mut());
-        Ok(request)
+        Ok(())
     }
 
     /// Says of the connection what is to be said.
@@ -169,7 +169,7 @@ impl<S: Servable> Desk<S> {
         let (parts, content) = answer.into_parts();
         let length = if cx.original().method() == Method::Head { Length::Service } else { Length::Content };
         answer::put_fields(&parts.headers, length, cx.response_mut().fields_mut());
-        let body = answer::body(cx, &parts.headers, content, &self.places);
+        let body = answer::body(&parts.headers, content, &self.places);
         self.keep(parts.headers);
         Response { status: answer::status(parts.status), body }
     }
@@ -182,7 +182,13 @@ impl<S: Servable> Handler for Edge<S> {
         }
         let generation = Rc::clone(cx.generation());
         let desk = generation.state(self.desk);
-        let Ok(request) = desk.request(self.told, cx) else { return Step::Fail(Fault::status(StatusCode::BAD_REQUEST)) };
+        let mut request = Request::new(match cx.take_body() {
+            Some(body) => EdgeBody::new(body, cx.head().fields().content_length().ok().flatten()),
+            None => EdgeBody::empty(),
+        });
+        if desk.fill(self.told, cx, &mut request).is_err() {
+            return Step::Fail(Fault::status(StatusCode::BAD_REQUEST));
+        }
         let mut service = desk.service.take().unwrap_or_else(|| desk.clone_service());
         let id = self.desk;
         let then = move |cx: &mut Context, answer: Result<http::Response<S::Content>, S::Error>| match answer {

@@ -29,9 +29,13 @@ impl Default for Arena {
 }
 
 impl Arena {
-    /// A request with this head; `fields` is an empty map.
-    #[inline]
-    pub(crate) fn request<B>(&mut self, head: &Head, mut fields: HeaderMap, body: B) -> Result<Request<B>, Unspeakable> {
+    /// Gives a request this head; `fields` is an empty map.
+    pub(crate) fn fill<B>(
+        &mut self,
+        head: &Head,
+        mut fields: HeaderMap,
+        request: &mut Request<B>,
+    ) -> Result<(), Unspeakable> {
         debug_assert!(fields.is_empty(), "no field of another message");
         let (octets, target) = (head.fields().arena(), head.target_octets());
         let place = place_of(octets, target);
@@ -47,13 +51,12 @@ impl Arena {
             fields.try_append(name, value).map_err(|_| Unspeakable)?;
         }
         let at = place.unwrap_or(octets.len());
-        let mut request = Request::new(body);
         *request.uri_mut() = Uri::from_maybe_shared(copied.slice(at..at + target.len())).map_err(|_| Unspeakable)?;
         *request.method_mut() = method(head.method())?;
         *request.version_mut() = version(head.version());
         // The map that a request is made with allocates nothing, so nothing is lost that dropping it would give back.
         std::mem::forget(std::mem::replace(request.headers_mut(), fields));
-        Ok(request)
+        Ok(())
     }
 
     /// One copy of both, in memory that they share with other heads.

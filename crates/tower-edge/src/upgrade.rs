@@ -89,7 +89,8 @@ fn octets(head: &Head) -> Vec<u8> {
     octets
 }
 
-type Answer<S> = Result<http::Response<<S as Servable>::Content>, <S as tower_service::Service<Request<EdgeBody>>>::Error>;
+type Answer<S> =
+    Result<http::Response<<S as Servable>::Content>, <S as tower_service::Service<Request<EdgeBody>>>::Error>;
 
 /// What the service said.
 enum Said<S: Servable> {
@@ -111,7 +112,12 @@ impl fmt::Display for Over {
 impl std::error::Error for Over {}
 
 /// hyper's end: one request, and the handing over of the connection if it was upgraded.
-async fn serve<S: Servable>(theirs: DuplexStream, service: S, extensions: Extensions, teller: oneshot::Sender<Said<S>>) {
+async fn serve<S: Servable>(
+    theirs: DuplexStream,
+    service: S,
+    extensions: Extensions,
+    teller: oneshot::Sender<Said<S>>,
+) {
     let once = Cell::new(Some((service, extensions, teller)));
     let service = service_fn(|request: Request<Incoming>| {
         let first = once.take();

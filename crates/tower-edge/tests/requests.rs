@@ -32,8 +32,14 @@ fn a_head_is_told_as_it_came() {
     let long = "v".repeat(9000);
     let cases = [
         ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "GET / HTTP/1.1\nhost: a"),
-        ("GET /a%20b?c=d%26&e HTTP/1.1\r\nHost: a:1\r\nX-Own: 1\r\nx-own: 2\r\n\r\n", "GET /a%20b?c=d%26&e HTTP/1.1\nhost: a:1\nx-own: 1\nx-own: 2"),
-        ("PURGE /x HTTP/1.1\r\nhOST: a\r\nACCEPT:  text/plain \r\nEmpty:\r\n\r\n", "PURGE /x HTTP/1.1\nhost: a\naccept: text/plain\nempty: "),
+        (
+            "GET /a%20b?c=d%26&e HTTP/1.1\r\nHost: a:1\r\nX-Own: 1\r\nx-own: 2\r\n\r\n",
+            "GET /a%20b?c=d%26&e HTTP/1.1\nhost: a:1\nx-own: 1\nx-own: 2",
+        ),
+        (
+            "PURGE /x HTTP/1.1\r\nhOST: a\r\nACCEPT:  text/plain \r\nEmpty:\r\n\r\n",
+            "PURGE /x HTTP/1.1\nhost: a\naccept: text/plain\nempty: ",
+        ),
         ("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "OPTIONS * HTTP/1.1\nhost: a"),
         ("GET http://b.test:81/p?q HTTP/1.1\r\nHost: a\r\n\r\n", "GET http://b.test:81/p?q HTTP/1.1\nhost: a"),
     ];
@@ -145,7 +151,8 @@ fn futures_need_not_be_sent() {
 fn a_body_on_another_thread() {
     async fn elsewhere(request: Request) -> String {
         let body = request.into_body();
-        let read = tokio::task::spawn_blocking(move || support::block_on(body.collect()).err().map(|error| error.to_string()));
+        let read =
+            tokio::task::spawn_blocking(move || support::block_on(body.collect()).err().map(|error| error.to_string()));
         read.await.unwrap().unwrap()
     }
     let running = start(Router::new().route("/", any(elsewhere)));
@@ -240,7 +247,8 @@ fn trailers_come_and_go() {
         trailers.insert("x-length", HeaderValue::from(whole.to_bytes().len()));
         // What a machine would have to obey has no place there.
         trailers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("9"));
-        let body = http_body_util::Full::new(Bytes::from_static(b"content")).with_trailers(async { Some(Ok(trailers)) });
+        let body =
+            http_body_util::Full::new(Bytes::from_static(b"content")).with_trailers(async { Some(Ok(trailers)) });
         let mut answer = Response::new(Body::new(body));
         answer.headers_mut().insert(header::TRAILER, HeaderValue::from_static("x-length"));
         answer
@@ -365,7 +373,9 @@ fn an_answer_before_the_content_was_read() {
 fn what_handlers_set_is_what_is_sent() {
     async fn fields() -> Response {
         let mut fields = HeaderMap::new();
-        for (name, value) in [("server", "own"), ("connection", "close"), ("x-own", "1"), ("x-own", "2"), ("date", "then")] {
+        for (name, value) in
+            [("server", "own"), ("connection", "close"), ("x-own", "1"), ("x-own", "2"), ("date", "then")]
+        {
             fields.append(name, HeaderValue::from_static(value));
         }
         (StatusCode::IM_A_TEAPOT, fields, "tea").into_response()

@@ -51,7 +51,10 @@ fn octets_go_both_ways_until_either_ends() {
     // What comes right behind the request is the other protocol's already.
     client.send(format!("{ASK}capitals\r\n\r\nfirst"));
     let head = client.answer_to(Asked::Tunnel);
-    assert_eq!((head.status, head.field("Upgrade"), head.field("Connection")), (101, Some("capitals"), Some("Upgrade")));
+    assert_eq!(
+        (head.status, head.field("Upgrade"), head.field("Connection")),
+        (101, Some("capitals"), Some("Upgrade"))
+    );
     assert_eq!(client.exactly(7), b"hiFIRST");
     let mut writer = client.stream.try_clone().unwrap();
     let much = std::thread::spawn(move || writer.write_all(&[b'x'; 3 << 20]).unwrap());

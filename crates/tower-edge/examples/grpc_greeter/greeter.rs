@@ -67,12 +67,14 @@ impl<T: Greeter> Service<http::Request<Body>> for GreeterServer<T> {
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let greeter = Arc::clone(&self.0);
         match request.uri().path() {
-            "/greeter.Greeter/Hello" => Box::pin(async move {
-                Ok(Grpc::new(ProstCodec::default()).unary(Hello(greeter), request).await)
-            }),
-            "/greeter.Greeter/HelloToAll" => Box::pin(async move {
-                Ok(Grpc::new(ProstCodec::default()).streaming(HelloToAll(greeter), request).await)
-            }),
+            "/greeter.Greeter/Hello" => {
+                Box::pin(async move { Ok(Grpc::new(ProstCodec::default()).unary(Hello(greeter), request).await) })
+            }
+            "/greeter.Greeter/HelloToAll" => {
+                Box::pin(
+                    async move { Ok(Grpc::new(ProstCodec::default()).streaming(HelloToAll(greeter), request).await) },
+                )
+            }
             _ => Box::pin(async { Ok(Status::unimplemented("no such method").into_http()) }),
         }
     }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context as Task, Poll, Waker};
 
 use causeway_message::Chunk;
-use causeway_pipeline::{BodyFault, BodyStream, Frame, Worker};
+use causeway_pipeline::{BodyFault, BodyStream, Frame};
 use http_body::Body;
 
 use super::{BoxError, chunk, trailers};
@@ -63,11 +63,11 @@ pub(super) enum First {
 }
 
 /// Looks whether content is there as a whole. Nobody is woken by this look: the engine looks again at what is not.
-pub(super) fn look<B>(place: &mut Place<B>, worker: &dyn Worker) -> First
+pub(super) fn look<B>(place: &mut Place<B>) -> First
 where
     B: Body<Error: Into<BoxError>>,
 {
-    match pull(place, worker, &mut Task::from_waker(Waker::noop())) {
+    match pull(place, &mut Task::from_waker(Waker::noop())) {
         Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) if is_over(place) => First::Whole(chunk),
         Poll::Ready(Some(Ok(frame))) => First::Frame(frame),
         _ => First::Nothing,
@@ -79,7 +79,7 @@ fn is_over<B: Body>(place: &Place<B>) -> bool {
 }
 
 /// The next frame. After the end and after a failure nothing is asked any more.
-fn pull<B>(place: &mut Place<B>, worker: &dyn Worker, task: &mut Task<'_>) -> Looked
+fn pull<B>(place: &mut Place<B>, task: &mut Task<'_>) -> Looked
 where
     B: Body<Error: Into<BoxError>>,
 {
@@ -95,7 +95,7 @@ where
         }
     };
     let frame = match frame.into_data() {
-        Ok(data) => Frame::Chunk(chunk(data, worker)),
+        Ok(data) => Frame::Chunk(chunk(data)),
         Err(frame) => match frame.into_trailers() {
             Ok(map) => Frame::Trailers(Box::new(trailers(&map))),
             // A kind of frame that `http-body` may get one day.
@@ -110,7 +110,6 @@ pub(super) struct Outgoing<B> {
     /// There until the drop.
     place: Option<Place<B>>,
     home: Places<B>,
-    worker: Rc<dyn Worker>,
     /// What was found when it was looked at the first time.
     first: Option<Frame>,
     /// Octets still to come, where that is known.
@@ -118,15 +117,9 @@ pub(super) struct Outgoing<B> {
 }
 
 impl<B> Outgoing<B> {
-    pub(super) fn new(
-        place: Place<B>,
-        first: Option<Frame>,
-        left: Option<u64>,
-        home: &Places<B>,
-        worker: &Rc<dyn Worker>,
-    ) -> Self {
+    pub(super) fn new(place: Place<B>, first: Option<Frame>, left: Option<u64>, home: &Places<B>) -> Self {
         let home = Places(Rc::clone(&home.0));
-        Self { place: Some(place), home, worker: Rc::clone(worker), first, left }
+        Self { place: Some(place), home, first, left }
     }
 
     /// More than was promised is not sent: the peer would take it for the next answer.
@@ -147,7 +140,7 @@ where
     fn poll_frame(&mut self, task: &mut Task<'_>) -> Looked {
         let frame = match (self.first.take(), &mut self.place) {
             (Some(frame), _) => frame,
-            (None, Some(place)) => match pull(place, &*self.worker, task) {
+            (None, Some(place)) => match pull(place, task) {
                 Poll::Ready(Some(Ok(frame))) => frame,
                 other => return other,
             },
