@@ -69,12 +69,13 @@ impl EdgeBody {
         Self(Kind::Over)
     }
 
-    /// What a peer sends; `left` is what it promised.
+    /// What a peer sends.
     #[inline]
-    pub(crate) fn new(body: IncomingBody, left: Option<u64>) -> Self {
+    pub(crate) fn new(body: IncomingBody) -> Self {
         if body.is_over() {
             return Self::empty();
         }
+        let left = body.len();
         Self(Kind::Open { ticket: Ticket::for_body(body), left })
     }
 

@@ -183,7 +183,7 @@ impl<S: Servable> Handler for Edge<S> {
         let generation = Rc::clone(cx.generation());
         let desk = generation.state(self.desk);
         let mut request = Request::new(match cx.take_body() {
-            Some(body) => EdgeBody::new(body, cx.head().fields().content_length().ok().flatten()),
+            Some(body) => EdgeBody::new(body),
             None => EdgeBody::empty(),
         });
         if desk.fill(self.told, cx, &mut request).is_err() {

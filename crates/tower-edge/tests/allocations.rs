@@ -18,7 +18,7 @@ use tower_edge::{EdgeBody, Running};
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-const REQUESTS: u64 = 500;
+const REQUESTS: u64 = 200;
 
 /// Answers at once, without allocating.
 #[derive(Clone)]

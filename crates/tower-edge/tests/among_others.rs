@@ -40,8 +40,8 @@ fn registry() -> Registry {
     registry.handler("told", |_, _| Ok(Box::new(Told)));
     let seen = async |request: Request| {
         let fields = HeaderMap::from_iter([
-            (axum::http::HeaderName::from_static("x-replaced"), HeaderValue::from_static("after")),
-            (axum::http::header::SET_COOKIE, HeaderValue::from_static("b=2")),
+            (http::HeaderName::from_static("x-replaced"), HeaderValue::from_static("after")),
+            (http::header::SET_COOKIE, HeaderValue::from_static("b=2")),
         ]);
         (fields, format!("{} {}", request.uri(), request.headers()["x-user"].to_str().unwrap()))
     };
@@ -76,7 +76,7 @@ fn it_sees_what_was_before_it_and_stands_beside_it() {
     let mut kit = Kit::new(&registry(), &routes(json!([{ "handler": "before" }, { "handler": "app" }])));
     for _ in 0..3 {
         let answer = kit.send(&Ask::get("/original"));
-        assert_eq!((answer.status, answer.text()), (StatusCode::OK, "/app/rewritten?q known"));
+        assert_eq!((answer.status, answer.text()), (200, "/app/rewritten?q known"));
         assert_eq!((answer.field("X-Kept"), answer.field("X-Replaced")), (Some("before"), Some("after")));
         assert_eq!(answer.values("Set-Cookie").collect::<Vec<_>>(), ["a=1", "b=2"]);
     }
@@ -87,9 +87,9 @@ fn what_it_fails_with_is_the_error_routes_to_handle() {
     let broken = routes(json!([{ "handler": "broken" }]));
     let mut kit = Kit::with_errors(&registry(), &broken, &routes(json!([{ "handler": "told" }])));
     let answer = kit.send(&Ask::get("/"));
-    assert_eq!((answer.status, answer.text()), (StatusCode::IM_A_TEAPOT, "500 out of order"));
+    assert_eq!((answer.status, answer.text()), (418, "500 out of order"));
     let mut kit = Kit::new(&registry(), &broken);
-    assert_eq!(kit.send(&Ask::get("/")).status, StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(kit.send(&Ask::get("/")).status, 500);
 }
 
 #[test]
