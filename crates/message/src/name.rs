@@ -247,6 +247,8 @@ mod tests {
                 }
             }
         }
+        assert!(KnownName::all().enumerate().all(|(index, known)| known.index() == index));
+        assert_eq!(KnownName::all().len(), COUNT);
         assert_eq!(KnownName::parse(b""), None);
         assert_eq!(KnownName::parse(b"X-Unheard-Of"), None);
         assert_eq!(KnownName::at_start(b"Host", 9), None);

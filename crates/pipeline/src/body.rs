@@ -483,8 +483,11 @@ mod tests {
         mailbox.push(chunk());
         mailbox.discard_unread();
         assert!(!mailbox.is_empty(), "it may still be read");
+        mailbox.complete();
+        assert!(!reader.is_over(), "it was not taken");
         drop(reader);
         mailbox.discard_unread();
+        assert!(mailbox.reader().is_over());
         assert!(mailbox.is_empty() && mailbox.has_room(Waker::noop()));
     }
 }
