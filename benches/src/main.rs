@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`peers`] says who is measured, [`workshop`] gets them, [`server`] runs them, [`load`] asks them and
 //! [`sample`] sees what they use; [`side_by_side`], [`http2`], [`sources`], [`inprocess`], [`sites`],
-//! [`reload`] and [`abuse`] are the benches; [`record`] keeps what came out.
+//! [`reload`], [`abuse`] and [`tower`] are the benches; [`record`] keeps what came out.
 
 mod abuse;
 mod configurations;
@@ -23,6 +23,7 @@ mod sites;
 mod sources;
 mod stats;
 mod tools;
+mod tower;
 mod workshop;
 
 use std::net::SocketAddr;
@@ -125,6 +126,14 @@ enum Bench {
         #[command(flatten)]
         keep: Keep,
     },
+    /// One axum router on our engine and on hyper (≈ 1 min; --quick 15 s).
+    Tower {
+        /// Shorter and fewer rounds.
+        #[arg(long)]
+        quick: bool,
+        #[command(flatten)]
+        keep: Keep,
+    },
     /// Two records side by side: what moved beyond the noise.
     Compare {
         /// The earlier record: its directory under benches/record/, or results.json.
@@ -199,6 +208,11 @@ fn main() -> Result<()> {
         Bench::Abuse { quick, keep } => {
             let mut shop = Workshop::open(keep.install)?;
             let record = abuse::run(&mut shop, quick, given())?;
+            save(&shop, &record, keep.record)
+        }
+        Bench::Tower { quick, keep } => {
+            let mut shop = Workshop::open(keep.install)?;
+            let record = tower::run(&mut shop, quick, given())?;
             save(&shop, &record, keep.record)
         }
         Bench::Compare { before, after } => {

@@ -1,5 +1,7 @@
 //! What every server without parsing answers, and how it counts requests: the common half of `limit` and `tokio_bare`.
+//! `router` is what axum serves, on whichever server.
 
+pub mod router;
 pub mod times;
 
 /// The body that every peer answers.
