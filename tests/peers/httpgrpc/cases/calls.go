@@ -2,6 +2,7 @@ package cases
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -53,15 +54,18 @@ type Outcome struct {
 	Status  int                 `json:"status"`
 	Fields  map[string][]string `json:"fields"`
 	Length  int                 `json:"length"`
-	Sha256  string              `json:"sha256"`
-	Body    string              `json:"body"`
-	Times   int                 `json:"times"`
+	// Whether the body is Pattern, and what it is where it is a short text.
+	Pattern bool   `json:"pattern"`
+	Body    string `json:"body"`
+	Sha256  string `json:"sha256"`
+	Times   int    `json:"times"`
 }
 
 // SetBody tells of a body.
 func (o *Outcome) SetBody(body []byte) {
 	sum := sha256.Sum256(body)
 	o.Length, o.Sha256 = len(body), hex.EncodeToString(sum[:])
+	o.Pattern = bytes.Equal(body, Pattern(len(body)))
 	if len(body) <= shownMax && utf8.Valid(body) {
 		o.Body = string(body)
 	}

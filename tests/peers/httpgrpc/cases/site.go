@@ -71,6 +71,8 @@ func Site() http.Handler {
 			io.WriteString(w, "slept\n")
 		case <-r.Context().Done():
 			givenUp.Add(1)
+			// So that it is the caller's own clock that ends the call, not this answer.
+			time.Sleep(500 * time.Millisecond)
 			http.Error(w, "given up", http.StatusServiceUnavailable)
 		}
 	})

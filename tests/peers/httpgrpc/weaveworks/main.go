@@ -9,6 +9,7 @@ import (
 
 	"github.com/weaveworks/common/httpgrpc"
 	"github.com/weaveworks/common/httpgrpc/server"
+	"github.com/weaveworks/common/user"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding/gzip"
@@ -80,10 +81,13 @@ func dial(address string, options cases.Options) (cases.Caller, error) {
 	}, nil
 }
 
-// front is the library's own client where it has its own limits, which it cannot be told otherwise.
+// front is the library's own client where it has its own limits, which it cannot be told otherwise. That one asks for a tenant.
 func front(address string, options cases.Options) (http.Handler, error) {
 	if options.Limit == 0 {
-		return server.NewClient("direct://" + address)
+		client, err := server.NewClient("direct://" + address)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			client.ServeHTTP(w, r.WithContext(user.InjectOrgID(r.Context(), "a tenant")))
+		}), err
 	}
 	connection, err := connect(address, options)
 	if err != nil {
