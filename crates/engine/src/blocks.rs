@@ -13,8 +13,10 @@ use crate::worker::Load;
 
 /// A block's octets: the largest default head fits whole (32 KiB).
 pub(crate) const BLOCK_OCTETS_MIN: usize = 32 * 1024;
-/// Blocks that a worker keeps for later, 8 MiB in all: more are in use only while many bodies are under way.
-const KEPT_MAX: usize = 256;
+/// Blocks that a worker keeps for later, 512 MiB in all: as many as bodies that are read whole, one after another, may need.
+const KEPT_MAX: usize = 16 * 1024;
+/// Blocks that it keeps, 8 MiB in all, when it needed fewer since the last look: the others are freed at once.
+const KEPT_IDLE: usize = 256;
 
 thread_local! {
     static OWNER: Cell<u32> = const { Cell::new(u32::MAX) };
@@ -105,11 +107,12 @@ impl Blocks {
         Block::new(self.octets.get(), home)
     }
 
-    /// Frees half of what nobody needed since the last call; called every few seconds.
+    /// Of what nobody needed since the last call, frees half, and all above [`KEPT_IDLE`]; called every few seconds.
     pub(crate) fn shrink(&self) {
         FREE.with_borrow_mut(|free| {
-            let surplus = self.unused.get().min(free.len()).div_ceil(2);
-            free.truncate(free.len() - surplus);
+            let unused = self.unused.get().min(free.len());
+            let needed = free.len() - unused;
+            free.truncate((needed + unused / 2).min(needed.max(KEPT_IDLE)));
             self.unused.set(free.len());
         });
     }
@@ -169,5 +172,15 @@ mod tests {
             blocks.shrink();
             assert_eq!(blocks.free(), left);
         }
+    }
+
+    #[test]
+    fn what_many_bodies_needed_is_freed_when_they_are_gone() {
+        let blocks = Blocks::new(10, 8, Arc::default());
+        drop((0..4 * KEPT_IDLE).map(|_| blocks.take()).collect::<Vec<_>>());
+        assert_eq!(blocks.free(), 4 * KEPT_IDLE, "the next one finds them");
+        blocks.shrink();
+        blocks.shrink();
+        assert_eq!(blocks.free(), KEPT_IDLE);
     }
 }

@@ -1,4 +1,4 @@
-//! Where a response's content comes from while it is sent: chunks at hand, files, streams.
+//! Where a message's content comes from while it is sent: chunks at hand, files, streams.
 //!
 //! A file is read without holding the worker: what the page cache holds is copied at once (`RWF_NOWAIT`); from the first
 //! piece on that it does not hold, the blocking pool reads. It stays with the pool, because a read that finds its pages may
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use causeway_message::{BlockMut, Chunk, FieldMap};
 use causeway_pipeline::worker::{Blocking, run_blocking};
-use causeway_pipeline::{BodyStream, Busy, FileSlice, Frame, Part, Sleep};
+use causeway_pipeline::{Body, BodyFault, BodyStream, Busy, FileSlice, Frame, IncomingBody, Part, Sleep};
 
 use crate::clock;
 use crate::worker::Core;
@@ -35,50 +35,49 @@ pub(crate) enum Pull {
     /// The source wakes the task when it has more.
     Pending,
     /// The source failed; what was announced will not come.
-    Failed,
+    Failed(BodyFault),
 }
 
-/// The content of a response under way.
+/// The content of a message under way.
 pub(crate) struct Content {
     /// Of the last piece, what its stream did not take.
     kept: Chunk,
     source: Source,
+    /// What comes behind the source.
+    rest: VecDeque<Part>,
     pending: bool,
     /// A piece was not in the page cache.
     cold: bool,
 }
 
 enum Source {
-    Parts(VecDeque<Part>),
+    /// What comes next is the first of the rest.
+    None,
     File(FileSlice),
-    Reading(FileSlice, Blocking<Option<Chunk>>, VecDeque<Part>),
+    Reading(FileSlice, Blocking<Option<Chunk>>),
     /// The pool was full: the answer is under way already, so it waits instead of failing.
-    Resting(FileSlice, Sleep, VecDeque<Part>),
+    Resting(FileSlice, Sleep),
     Stream(Box<dyn BodyStream>),
+    Incoming(IncomingBody),
+}
+
+impl From<Body> for Content {
+    fn from(body: Body) -> Self {
+        let (mut kept, mut rest) = (Chunk::default(), VecDeque::new());
+        let mut source = Source::None;
+        match body {
+            Body::Empty => {}
+            Body::Chunk(chunk) => kept = chunk,
+            Body::File(slice) => source = Source::File(slice),
+            Body::Parts(parts) => rest = parts,
+            Body::Stream(stream) | Body::Tunnel(stream) => source = Source::Stream(stream),
+            Body::Incoming(body) => source = Source::Incoming(body),
+        }
+        Self { kept, source, rest, pending: false, cold: false }
+    }
 }
 
 impl Content {
-    fn of(source: Source) -> Self {
-        Self { kept: Chunk::default(), source, pending: false, cold: false }
-    }
-
-    /// What is left of a piece that was all there is.
-    pub(crate) fn chunk(chunk: Chunk) -> Self {
-        Self { kept: chunk, ..Self::of(Source::Parts(VecDeque::new())) }
-    }
-
-    pub(crate) fn stream(stream: Box<dyn BodyStream>) -> Self {
-        Self::of(Source::Stream(stream))
-    }
-
-    pub(crate) fn parts(parts: VecDeque<Part>) -> Self {
-        Self::of(Source::Parts(parts))
-    }
-
-    pub(crate) fn file(slice: FileSlice) -> Self {
-        Self::of(Source::File(slice))
-    }
-
     /// Whether the last pull found nothing yet.
     pub(crate) fn is_pending(&self) -> bool {
         self.pending
@@ -99,102 +98,98 @@ impl Content {
         if !self.kept.is_empty() {
             return Pull::Chunk(std::mem::take(&mut self.kept));
         }
-        let pull = self.source.pull(&mut self.cold, core, task);
+        let pull = self.pull_source(core, task);
         self.pending = matches!(pull, Pull::Pending);
         pull
     }
-}
 
-impl Source {
-    fn pull(&mut self, cold: &mut bool, core: &Core, task: &mut Task<'_>) -> Pull {
-        match self {
-            Self::Stream(stream) => match stream.poll_frame(task) {
-                Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => Pull::Chunk(chunk),
-                Poll::Ready(Some(Ok(Frame::Trailers(fields)))) => Pull::Trailers(fields),
-                Poll::Ready(Some(Err(_))) => Pull::Failed,
-                Poll::Ready(None) => Pull::End,
-                Poll::Pending => Pull::Pending,
-            },
-            Self::File(slice) => {
-                let slice = slice.clone();
-                self.read(slice, VecDeque::new(), cold, core, task)
-            }
-            Self::Parts(parts) => match parts.pop_front() {
-                None => Pull::End,
-                Some(Part::Chunk(chunk)) => Pull::Chunk(chunk),
-                Some(Part::File(slice)) => {
-                    let rest = std::mem::take(parts);
-                    self.read(slice, rest, cold, core, task)
+    fn pull_source(&mut self, core: &Core, task: &mut Task<'_>) -> Pull {
+        loop {
+            let pull = match &mut self.source {
+                Source::None => Pull::End,
+                Source::Stream(stream) => Pull::from(stream.poll_frame(task)),
+                Source::Incoming(body) => Pull::from(body.poll_frame(task)),
+                Source::File(slice) => {
+                    let slice = slice.clone();
+                    self.read(slice, core, task)
                 }
-            },
-            Self::Resting(slice, sleep, rest) => match Pin::new(sleep).poll(task) {
-                Poll::Pending => Pull::Pending,
-                Poll::Ready(()) => {
-                    let (slice, rest) = (slice.clone(), std::mem::take(rest));
-                    self.read(slice, rest, cold, core, task)
+                Source::Resting(slice, sleep) => match Pin::new(sleep).poll(task) {
+                    Poll::Pending => Pull::Pending,
+                    Poll::Ready(()) => {
+                        let slice = slice.clone();
+                        self.read(slice, core, task)
+                    }
+                },
+                Source::Reading(slice, reading) => match Pin::new(reading).poll(task) {
+                    Poll::Pending => Pull::Pending,
+                    Poll::Ready(Some(Some(chunk))) => {
+                        let slice = slice.clone();
+                        self.advance(slice, chunk)
+                    }
+                    Poll::Ready(_) => Pull::Failed(BodyFault::Source),
+                },
+            };
+            let Pull::End = pull else { return pull };
+            self.source = match self.rest.pop_front() {
+                None => return Pull::End,
+                Some(Part::Chunk(chunk)) => {
+                    self.source = Source::None;
+                    return Pull::Chunk(chunk);
                 }
-            },
-            Self::Reading(slice, reading, rest) => match Pin::new(reading).poll(task) {
-                Poll::Pending => Pull::Pending,
-                Poll::Ready(Some(Some(chunk))) => {
-                    let (slice, rest) = (slice.clone(), std::mem::take(rest));
-                    self.advance(slice, rest, chunk)
+                Some(Part::Trailers(fields)) => {
+                    self.source = Source::None;
+                    return Pull::Trailers(fields);
                 }
-                Poll::Ready(_) => Pull::Failed,
-            },
+                Some(Part::File(slice)) => Source::File(slice),
+                Some(Part::Stream(stream)) => Source::Stream(stream),
+                Some(Part::Incoming(body)) => Source::Incoming(body),
+            };
         }
     }
 
     /// Reads the next piece of a file range, now or by way of the pool.
-    fn read(
-        &mut self,
-        slice: FileSlice,
-        rest: VecDeque<Part>,
-        cold: &mut bool,
-        core: &Core,
-        task: &mut Task<'_>,
-    ) -> Pull {
+    fn read(&mut self, slice: FileSlice, core: &Core, task: &mut Task<'_>) -> Pull {
         if slice.len == 0 {
-            *self = Self::Parts(rest);
-            return self.pull(cold, core, task);
+            return Pull::End;
         }
         let mut block = core.blocks.take();
         let want = usize::try_from(slice.len).unwrap_or(usize::MAX).min(block.capacity());
-        let cached = if *cold { None } else { read_cached(&slice, &mut block.as_mut_slice()[..want]) };
-        *cold = cached.is_none();
+        let cached = if self.cold { None } else { read_cached(&slice, &mut block.as_mut_slice()[..want]) };
+        self.cold = cached.is_none();
         match cached {
-            Some(read) => self.advance(slice, rest, block.freeze(0..read)),
+            Some(read) => self.advance(slice, block.freeze(0..read)),
             None => {
                 let (file, at) = (Arc::clone(&slice.file), slice.at);
-                match run_blocking(core, move || read_cold(&file, at, block, want)) {
-                    Ok(reading) => {
-                        *self = Self::Reading(slice, reading, rest);
-                        self.pull(cold, core, task)
-                    }
-                    Err(Busy) => {
-                        let sleep = Sleep::until(core.worker(), clock::now() + BUSY_PAUSE);
-                        *self = Self::Resting(slice, sleep, rest);
-                        self.pull(cold, core, task)
-                    }
-                }
+                self.source = match run_blocking(core, move || read_cold(&file, at, block, want)) {
+                    Ok(reading) => Source::Reading(slice, reading),
+                    Err(Busy) => Source::Resting(slice, Sleep::until(core.worker(), clock::now() + BUSY_PAUSE)),
+                };
+                self.pull_source(core, task)
             }
         }
     }
 
     /// Takes over what was read; an empty chunk says that the file is shorter than it was.
-    fn advance(&mut self, mut slice: FileSlice, mut rest: VecDeque<Part>, chunk: Chunk) -> Pull {
+    fn advance(&mut self, mut slice: FileSlice, chunk: Chunk) -> Pull {
         if chunk.is_empty() {
-            return Pull::Failed;
+            return Pull::Failed(BodyFault::Source);
         }
         slice.at += chunk.len() as u64;
         slice.len -= chunk.len() as u64;
-        *self = if rest.is_empty() {
-            Self::File(slice)
-        } else {
-            rest.push_front(Part::File(slice));
-            Self::Parts(rest)
-        };
+        self.source = Source::File(slice);
         Pull::Chunk(chunk)
+    }
+}
+
+impl From<Poll<Option<Result<Frame, BodyFault>>>> for Pull {
+    fn from(polled: Poll<Option<Result<Frame, BodyFault>>>) -> Self {
+        match polled {
+            Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => Self::Chunk(chunk),
+            Poll::Ready(Some(Ok(Frame::Trailers(fields)))) => Self::Trailers(fields),
+            Poll::Ready(Some(Err(fault))) => Self::Failed(fault),
+            Poll::Ready(None) => Self::End,
+            Poll::Pending => Self::Pending,
+        }
     }
 }
 

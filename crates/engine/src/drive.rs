@@ -41,11 +41,11 @@ use ends::Ends;
 use owed::Owed;
 
 /// Rounds of handling, writing and reading before a connection lets others have their turn.
-const ROUNDS_MAX: usize = 4;
+pub(crate) const ROUNDS_MAX: usize = 4;
 /// Pieces of output per system call.
-const SLICES_MAX: usize = 64;
+pub(crate) const SLICES_MAX: usize = 64;
 /// Pieces of a body below this are not left in the block that they came in while they wait for a slow reader.
-const COPIED_BELOW: u64 = 8 * 1024;
+pub(crate) const COPIED_BELOW: u64 = 8 * 1024;
 /// What a lingering connection reads and throws away before it closes in the peer's face.
 const LINGER_OCTETS_MAX: u32 = 1024 * 1024;
 
@@ -318,8 +318,10 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         let arrival = Arrival { peer, local, scheme, server: plan.server, at, upgrade, tls: self.tls.clone() };
         let cx = slot.spare.prepare(arrival, &plan.generation);
         let inbound = if body.is_empty() { Inbound::Over } else { Inbound::Open };
-        if inbound == Inbound::Over {
-            cx.mailbox().complete();
+        match body {
+            _ if inbound == Inbound::Over => cx.mailbox().complete(),
+            BodyLength::Sized(octets) => cx.mailbox().announce(octets),
+            BodyLength::None | BodyLength::Unknown => {}
         }
         if self.exchanges.capacity() == 0 {
             self.exchanges = self.core.take_table();
@@ -560,7 +562,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
 
 /// Lets others have their turn: the task goes on after the reactor was looked at. A plain wake would put it back in the run
 /// queue, and a queue that is never empty keeps the reactor, and so every other connection, waiting for many turns.
-fn rest(task: &mut Task<'_>) {
+pub(crate) fn rest(task: &mut Task<'_>) {
     let _ = pin!(tokio::task::yield_now()).poll(task);
 }
 

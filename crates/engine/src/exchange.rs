@@ -38,9 +38,7 @@ pub(crate) struct Resting {
 
 impl Resting {
     pub(crate) fn new(worker: Rc<dyn Worker>, vacant: Rc<Generation>) -> Self {
-        let flag = Arc::new(SlotFlag::default());
-        let waker = Waker::from(Arc::clone(&flag));
-        Self { spare: Spare::new(worker, vacant), wake: SlotWake { flag, waker } }
+        Self { spare: Spare::new(worker, vacant), wake: SlotWake::default() }
     }
 }
 
@@ -67,7 +65,19 @@ impl Wake for SlotFlag {
     }
 }
 
+impl Default for SlotWake {
+    fn default() -> Self {
+        let flag = Arc::new(SlotFlag::default());
+        Self { waker: Waker::from(Arc::clone(&flag)), flag }
+    }
+}
+
 impl SlotWake {
+    /// Marks the slot without waking anybody: its next turn looks at it.
+    pub(crate) fn mark(&self) {
+        self.flag.ready.store(true, Ordering::Release);
+    }
+
     /// The next wake goes to this task, and uses that up. Every poll of the task says so again before it asks whether the slot
     /// is ready: another thread marks the slot first and takes the task behind that, so a poll in between may have served
     /// the mark, and what it registered is taken for a wake that is over.
@@ -81,7 +91,6 @@ impl SlotWake {
         self.flag.task.wake();
     }
 
-    #[cfg(test)]
     pub(crate) fn waker(&self) -> &Waker {
         &self.waker
     }
@@ -217,7 +226,7 @@ impl Exchange {
             let pull = catch_unwind(AssertUnwindSafe(|| content.pull(core, &mut source))).unwrap_or_else(|_| {
                 count_panic(&core.load);
                 self.ending = Ending::Panicked;
-                Pull::Failed
+                Pull::Failed(BodyFault::Source)
             });
             match pull {
                 Pull::Chunk(mut chunk) => {
@@ -235,7 +244,7 @@ impl Exchange {
                     return;
                 }
                 // An end before the announced length is no end.
-                Pull::End | Pull::Failed => {
+                Pull::End | Pull::Failed(_) => {
                     machine.reset(self.stream, out);
                     self.cut = true;
                     if self.ending == Ending::Complete {
@@ -400,29 +409,21 @@ impl Exchange {
                 machine.send(self.stream, &mut chunk, out);
                 self.sent = (len - chunk.len()) as u64;
                 if !chunk.is_empty() {
-                    self.outbound = Outbound::Sending(Content::chunk(chunk));
+                    self.outbound = Outbound::Sending(Body::Chunk(chunk).into());
                     return;
                 }
             }
-            Body::Tunnel(stream) => {
+            Body::Tunnel(_) => {
                 if self.inbound == Inbound::Over {
                     // Behind the request come the other protocol's octets.
                     self.inbound = Inbound::Open;
                     self.cx.mailbox().reopen();
                 }
-                self.outbound = Outbound::Sending(Content::stream(stream));
+                self.outbound = Outbound::Sending(body.into());
                 return;
             }
-            Body::Stream(stream) if !silent => {
-                self.outbound = Outbound::Sending(Content::stream(stream));
-                return;
-            }
-            Body::Parts(parts) if !silent => {
-                self.outbound = Outbound::Sending(Content::parts(parts));
-                return;
-            }
-            Body::File(slice) if !silent => {
-                self.outbound = Outbound::Sending(Content::file(slice));
+            Body::File(_) | Body::Parts(_) | Body::Stream(_) | Body::Incoming(_) if !silent => {
+                self.outbound = Outbound::Sending(body.into());
                 return;
             }
             _ => {}

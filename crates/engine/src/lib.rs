@@ -11,6 +11,7 @@
 //! - `input`: octets read and not used yet
 //! - `exchange`: one request and its answer; `content`: where the answer's content comes from
 //! - `recycle`: the one place where an exchange ends; `access`: the records it leaves
+//! - `upstream`: connections to other servers, for handlers' calls
 //! - `worker`: what the connections of a worker share: `blocks`, `timers`, `clock`; `blocking` for the process
 //!
 //! This room never names a module or configuration text.
@@ -32,6 +33,7 @@ mod server;
 mod timers;
 mod tls;
 mod transport;
+mod upstream;
 mod worker;
 
 pub use blocking::BlockingSpec;

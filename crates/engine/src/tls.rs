@@ -2,8 +2,9 @@
 //!
 //! - `names`: suites, groups and protocols as configurations write them
 //! - `client`: what a client has to show
+//! - `connect`: the handshake in the client's role, for upstreams
 //! - `plan`: a listener's policies as they run, and which of them a ClientHello meets
-//! - `handshake`: from a socket to a connection, or to a refusal
+//! - `handshake`: from a socket to a connection, or to a refusal; `session`: rustls's part of it
 //! - `stream`: the transport; `record`: records sealed and opened; `inbound`: sealed octets that wait
 //!
 //! Certificates are the owner's: [`Certificates`] is asked at each handshake, so that a renewed one needs no reload.
@@ -11,11 +12,13 @@
 //! [`Transport`]: crate::transport::Transport
 
 mod client;
+mod connect;
 mod handshake;
 mod inbound;
 mod names;
 mod plan;
 mod record;
+mod session;
 mod stream;
 
 use std::fmt;
@@ -23,6 +26,7 @@ use std::sync::Arc;
 
 use rustls::sign::CertifiedKey;
 
+pub(crate) use connect::{Connector, Secured};
 pub(crate) use handshake::begin;
 pub use plan::TlsError;
 pub(crate) use plan::{Tickets, TlsPlan};

@@ -5,6 +5,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,7 +15,9 @@ use std::task::{Context as Task, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
 use causeway_message::{BlockMut, WriteList};
-use causeway_pipeline::{Busy, Generation, Worker};
+use causeway_pipeline::upstream::{Calls, Upstream};
+use causeway_pipeline::worker::{Blocking, run_blocking};
+use causeway_pipeline::{Busy, Generation, Transport, Worker};
 
 use crate::access::AccessSink;
 use crate::blocking::BlockingPools;
@@ -21,6 +25,7 @@ use crate::blocks::Blocks;
 use crate::clock;
 use crate::exchange::{Exchange, Resting};
 use crate::timers::{Sleepers, Wheel};
+use crate::upstream::Place;
 
 /// Slots kept for later exchanges, a few KiB each once used.
 const RESTING_MAX: usize = 1024;
@@ -54,6 +59,7 @@ pub(crate) struct Core {
     pub(crate) load: Arc<Load>,
     pools: BlockingPools,
     sleepers: RefCell<Sleepers>,
+    calls: Rc<Calls>,
     timekeeper: RefCell<Waker>,
     vacant: Rc<Generation>,
     resting: RefCell<Vec<Resting>>,
@@ -90,6 +96,7 @@ impl Core {
             load,
             pools,
             sleepers: RefCell::default(),
+            calls: Calls::new(),
             timekeeper: RefCell::new(Waker::noop().clone()),
             vacant,
             resting: RefCell::default(),
@@ -203,6 +210,11 @@ impl Core {
         put_bounded(&self.sealed, buffer);
     }
 
+    /// Records of calls to upstreams.
+    pub(crate) fn calls(&self) -> &Rc<Calls> {
+        &self.calls
+    }
+
     /// Whether the worker ends, and with it every task.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.get()
@@ -219,6 +231,7 @@ impl Core {
         self.outputs.borrow_mut().truncate(OUTPUTS_IDLE);
         self.tables.borrow_mut().truncate(OUTPUTS_IDLE);
         self.sealed.borrow_mut().truncate(OUTPUTS_IDLE);
+        self.calls.shrink();
     }
 
     /// The task that fires deadlines and sleeps; one per worker, for its life.
@@ -320,6 +333,16 @@ impl Worker for Core {
 
     fn take_block(&self) -> BlockMut {
         self.blocks.take()
+    }
+
+    fn upstream(&self, address: &str, transport: &Arc<Transport>) -> Rc<dyn Upstream> {
+        let core = self.this.upgrade().expect("the core outlives its tasks");
+        Place::new(core, address, transport)
+    }
+
+    fn resolve(&self, address: &str) -> Result<Blocking<io::Result<Vec<SocketAddr>>>, Busy> {
+        let address = address.to_owned();
+        run_blocking(self, move || Ok(address.to_socket_addrs()?.collect()))
     }
 
     fn shutdown_at(&self) -> Option<Instant> {

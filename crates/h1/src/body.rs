@@ -1,4 +1,4 @@
-//! Where a request's content ends (RFC 9112 §6.3, §7.1).
+//! Where a message's content ends (RFC 9112 §6.3, §7.1).
 //!
 //! ```text
 //! Sized ──last octet──► Over
@@ -9,12 +9,11 @@
 
 use std::ops::Range;
 
-use causeway_message::Head;
 use causeway_message::names;
 
 use crate::fault::HeadFault;
 use crate::limits::Limits;
-use crate::parse::{Parsed, has_end, parse_trailers};
+use crate::parse::{Parsed, Spare, has_end, parse_trailers};
 use crate::scan;
 
 /// A content's end, and how far the machine is on the way there.
@@ -68,7 +67,7 @@ impl Body {
     }
 
     /// Goes through the input up to the first piece of content, the end, or what is not whole yet.
-    pub(crate) fn handle(&mut self, input: &[u8], limits: &Limits, head: &mut Head) -> Result<Found, HeadFault> {
+    pub(crate) fn handle(&mut self, input: &[u8], limits: &Limits, head: &mut impl Spare) -> Result<Found, HeadFault> {
         let mut at = 0;
         loop {
             if self.step == Step::Sized && self.count == 0 {
@@ -152,7 +151,7 @@ impl Body {
         input: &[u8],
         at: usize,
         limits: &Limits,
-        head: &mut Head,
+        head: &mut impl Spare,
     ) -> Result<Found, HeadFault> {
         if let [b'\r', b'\n', ..] = input {
             return Ok(Found::End(at + 2));
@@ -173,7 +172,7 @@ impl Body {
                 for name in [names::CONTENT_LENGTH, names::TRANSFER_ENCODING, names::HOST, names::CONNECTION] {
                     head.fields_mut().remove(name);
                 }
-                let none = head.fields().is_empty();
+                let none = head.fields_mut().is_empty();
                 Ok(if none { Found::End(at + len) } else { Found::Trailers(at + len) })
             }
         }

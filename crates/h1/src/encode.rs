@@ -1,6 +1,6 @@
-//! Response heads, chunks and trailers as octets (RFC 9112 §4, §5, §7.1).
+//! Response heads, and both roles' chunks and trailers, as octets (RFC 9112 §4, §5, §7.1).
 
-use causeway_message::{FieldMap, KnownName, NameRef, ResponseHead, StatusCode, WriteList, names};
+use causeway_message::{Chunk, FieldMap, KnownName, NameRef, ResponseHead, StatusCode, WriteList, names};
 
 /// How the head says where the content ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,11 +57,7 @@ pub(crate) fn response_head(
     }
     match length {
         Length::Silent | Length::AsSet => {}
-        Length::Octets(octets) => {
-            out.put(b"Content-Length: ");
-            out.put_number(octets);
-            out.put(b"\r\n");
-        }
+        Length::Octets(octets) => put_length(octets, out),
         Length::Chunked => out.put(b"Transfer-Encoding: chunked\r\n"),
     }
     // RFC 9110 §7.8: Upgrade is never sent without Connection naming it.
@@ -77,22 +73,42 @@ pub(crate) fn response_head(
 /// A 1xx answer other than 101 (RFC 9110 §15.2).
 pub(crate) fn informational(status: StatusCode, fields: &FieldMap, out: &mut WriteList) {
     status_line(status, out);
-    put_fields(fields, out);
+    put_fields(fields, is_not_ours, out);
+    out.put(b"\r\n");
+}
+
+/// Content-Length.
+#[inline]
+pub(crate) fn put_length(octets: u64, out: &mut WriteList) {
+    out.put(b"Content-Length: ");
+    out.put_number(octets);
+    out.put(b"\r\n");
+}
+
+/// A chunk, which is not empty (RFC 9112 §7.1).
+#[inline]
+pub(crate) fn put_chunked(chunk: Chunk, out: &mut WriteList) {
+    out.put_hex(chunk.len() as u64);
+    out.put(b"\r\n");
+    out.put_chunk(chunk);
     out.put(b"\r\n");
 }
 
 /// The last chunk and the trailer section (RFC 9112 §7.1.2).
-pub(crate) fn trailers(fields: &FieldMap, out: &mut WriteList) {
+pub(crate) fn trailers(fields: &FieldMap, may_trail: impl Fn(NameRef<'_>) -> bool, out: &mut WriteList) {
     out.put(b"0\r\n");
-    put_fields(fields, out);
+    put_fields(fields, may_trail, out);
     out.put(b"\r\n");
 }
 
-fn put_fields(fields: &FieldMap, out: &mut WriteList) {
-    for (name, value) in fields.iter() {
-        if !matches!(name, NameRef::Known(known) if is_ours(known)) {
-            out.put_field(name, value);
-        }
+/// A field of the server's that the machine does not know better.
+pub(crate) fn is_not_ours(name: NameRef<'_>) -> bool {
+    !matches!(name, NameRef::Known(known) if is_ours(known))
+}
+
+fn put_fields(fields: &FieldMap, wanted: impl Fn(NameRef<'_>) -> bool, out: &mut WriteList) {
+    for (name, value) in fields.iter().filter(|(name, _)| wanted(*name)) {
+        out.put_field(name, value);
     }
 }
 
@@ -109,7 +125,7 @@ fn status_line(status: StatusCode, out: &mut WriteList) {
 
 // Fields that only the machine knows the truth about (RFC 9110 §7.6.1, RFC 9112 §6).
 #[inline]
-fn is_ours(name: KnownName) -> bool {
+pub(crate) fn is_ours(name: KnownName) -> bool {
     name == names::CONNECTION
         || name == names::CONTENT_LENGTH
         || name == names::TRANSFER_ENCODING

@@ -9,7 +9,7 @@ pub enum Scope {
     Connection,
 }
 
-/// A breach of the protocol by the peer. Each is answered once, then the connection closes.
+/// A breach of the protocol by the peer. A server answers it once, then the connection closes; a client closes at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HeadFault {
@@ -63,10 +63,19 @@ pub enum HeadFault {
     TooSlow,
     /// The peer closed within a message (RFC 9112 §8).
     Truncated,
+    /// An answer that does not begin with `HTTP/` digit `.` digit, a space, three digits from 100 on, and a reason phrase or none
+    /// (RFC 9112 §4).
+    StatusLine,
+    /// More answers before the answer than the limit.
+    TooManyInformational,
+    /// A 101 that nobody asked for (RFC 9110 §7.8).
+    Switch,
+    /// Octets that answer no request.
+    Unasked,
 }
 
 impl HeadFault {
-    /// The status of the one answer (RFC 9110 §15.5, §15.6).
+    /// The status of a server's one answer (RFC 9110 §15.5, §15.6); who asked a server in vain is told 502, or 504.
     #[must_use]
     pub const fn status(self) -> StatusCode {
         match self {

@@ -1,16 +1,22 @@
-//! A request head from its octets (RFC 9112 §2.2, §3, §5), strictly.
+//! Heads and trailers from their octets (RFC 9112 §2.2, §3, §5), strictly.
 //!
 //! The scan records where names and values lie, then the whole head is copied once into the spare head's arena. What the
-//! fields mean together, `server/examine.rs` asks.
+//! fields mean together, `server/examine.rs` and `client/examine.rs` ask.
+//! - `response`: what begins with a status line
+
+mod response;
 
 use std::ops::Range;
 
 use causeway_message::octets::TOKEN;
-use causeway_message::{FieldMap, Head, KnownName, Version};
+use causeway_message::{FieldMap, Head, KnownName, ResponseHead, Version};
 
 use crate::fault::HeadFault;
 use crate::limits::Limits;
 use crate::scan;
+
+pub use response::parse_response_head;
+pub(crate) use response::response_head;
 
 /// What came of looking for a whole head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,28 +104,26 @@ fn request_line(input: &[u8], limits: &Limits) -> Result<Line, Stop> {
     let version = match rest.first_chunk::<10>() {
         Some(b"HTTP/1.1\r\n") => Version::Http11,
         Some(b"HTTP/1.0\r\n") => Version::Http10,
-        _ => other_version(rest)?,
+        _ => other_version(rest, b"HTTP/1.1\r\n", HeadFault::RequestLine)?,
     };
     Ok(Line { method: 0..method_end, target: target_at..target_end, version, len: target_end + 11 })
 }
 
-/// RFC 9112 §2.3: "HTTP/" DIGIT "." DIGIT. RFC 9110 §2.5: a higher minor version is read as the highest that is known.
+/// RFC 9112 §2.3: "HTTP/" DIGIT "." DIGIT, here with what follows. RFC 9110 §2.5: a higher minor version is read as the highest
+/// that is known.
 #[cold]
-fn other_version(rest: &[u8]) -> Result<Version, Stop> {
-    for (at, &octet) in rest.iter().take(10).enumerate() {
-        let fits = match at {
-            5 | 7 => octet.is_ascii_digit(),
-            _ => octet == b"HTTP/1.1\r\n"[at],
-        };
+fn other_version(rest: &[u8], like: &[u8], fault: HeadFault) -> Result<Version, Stop> {
+    for (at, (&octet, &wanted)) in rest.iter().zip(like).enumerate() {
+        let fits = if let 5 | 7 = at { octet.is_ascii_digit() } else { octet == wanted };
         if !fits {
-            return Err(if at == 9 { HeadFault::LineEnd } else { HeadFault::RequestLine }.into());
+            return Err(if wanted == b'\n' { HeadFault::LineEnd } else { fault }.into());
         }
     }
-    match rest {
-        // Another major version is told as soon as it is read: what follows has a grammar of its own.
-        [_, _, _, _, _, major, _, _, _, _, ..] if *major != b'1' => Err(HeadFault::Version.into()),
-        [_, _, _, _, _, _, _, _, _, _, ..] => Ok(Version::Http11),
-        _ => Err(Stop::Partial),
+    match rest.get(5) {
+        _ if rest.len() < like.len() => Err(Stop::Partial),
+        // Another major version has a grammar of its own: what follows is not looked at.
+        Some(major) if *major != b'1' => Err(HeadFault::Version.into()),
+        _ => Ok(Version::Http11),
     }
 }
 
@@ -192,8 +196,34 @@ fn line_end(input: &[u8], cr: usize) -> Result<usize, Stop> {
     }
 }
 
+/// A spare head of either role: trailers come into its fields.
+pub(crate) trait Spare {
+    fn clear(&mut self);
+    fn fields_mut(&mut self) -> &mut FieldMap;
+}
+
+impl Spare for Head {
+    fn clear(&mut self) {
+        self.clear();
+    }
+
+    fn fields_mut(&mut self) -> &mut FieldMap {
+        self.fields_mut()
+    }
+}
+
+impl Spare for ResponseHead {
+    fn clear(&mut self) {
+        self.clear();
+    }
+
+    fn fields_mut(&mut self) -> &mut FieldMap {
+        self.fields_mut()
+    }
+}
+
 /// Parses a trailer section (RFC 9112 §7.1.2) into the head's fields; the rest of the head is cleared.
-pub(crate) fn parse_trailers(input: &[u8], limits: &Limits, head: &mut Head) -> Result<Parsed, HeadFault> {
+pub(crate) fn parse_trailers(input: &[u8], limits: &Limits, head: &mut impl Spare) -> Result<Parsed, HeadFault> {
     head.clear();
     let max = limits.trailers_bytes_max as usize;
     let parsed = match fields(input, 0, limits.fields_max, head.fields_mut()) {

@@ -298,12 +298,7 @@ impl Server {
                 }
                 out.put_chunk(chunk);
             }
-            Outbound::Chunked => {
-                out.put_hex(chunk.len() as u64);
-                out.put(b"\r\n");
-                out.put_chunk(chunk);
-                out.put(b"\r\n");
-            }
+            Outbound::Chunked => encode::put_chunked(chunk, out),
             Outbound::UntilClose | Outbound::Tunnel => out.put_chunk(chunk),
             Outbound::Idle | Outbound::Open | Outbound::Trailed | Outbound::Silent => {}
         }
@@ -334,7 +329,7 @@ impl Server {
     /// are left out (RFC 9110 §6.5.1).
     pub fn send_trailers(&mut self, stream: StreamId, fields: &FieldMap, out: &mut WriteList) {
         if stream.0 == self.stream && self.outbound == Outbound::Chunked {
-            encode::trailers(fields, out);
+            encode::trailers(fields, encode::is_not_ours, out);
             self.outbound = Outbound::Trailed;
         }
     }

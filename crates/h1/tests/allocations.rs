@@ -5,8 +5,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::rc::Rc;
 
-use causeway_h1::{Event, Limits, Server};
-use causeway_message::{Chunk, FieldValue, Framing, Head, ResponseHead, StatusCode, WriteList, names};
+use causeway_h1::{Client, ClientEvent, Event, Limits, Server};
+use causeway_message::{
+    Chunk, FieldMap, FieldValue, Framing, Head, Method, NameRef, ResponseHead, StatusCode, WriteList, names,
+};
 
 thread_local!(static ALLOCATIONS: Cell<u64> = const { Cell::new(0) });
 
@@ -97,11 +99,72 @@ fn an_exchange_allocates_nothing_in_steady_state() {
     assert!(conn.server.is_idle());
 }
 
+/// A request of each framing, and answers of each, trailers and an answer before the answer among them.
+struct Asking {
+    client: Client,
+    request: Head,
+    trailers: FieldMap,
+    head: ResponseHead,
+    out: WriteList,
+}
+
+impl Asking {
+    fn ask(&mut self) {
+        for (framing, answer) in [
+            (Framing::Empty, &b"HTTP/1.1 200 OK\r\nServer: x\r\nX-Own: y\r\nContent-Length: 5\r\n\r\nhello"[..]),
+            (
+                Framing::Sized(5000),
+                b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 200\r\nConnection: foo, bar\r\n\
+                Transfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n",
+            ),
+            (Framing::Stream, b"HTTP/1.1 204 No Content\r\nSet-Cookie: a=b\r\nSet-Cookie: c=d\r\n\r\n"),
+        ] {
+            let stream = self.client.open(&self.request, framing, &mut self.out).expect("room");
+            self.client.send(stream, &mut Chunk::from_static(&[b'x'; 5000]), &mut self.out);
+            self.client.send_trailers(stream, &self.trailers, &mut self.out);
+            self.client.finish(stream, &mut self.out);
+            self.out.advance(self.out.len());
+            // In two pieces, so that a head is looked at again.
+            let mut at = 0;
+            for end in [15, answer.len()] {
+                loop {
+                    let handled = self.client.handle_octets(&answer[at..end], &mut self.head, &mut self.out);
+                    at += handled.consumed;
+                    match handled.event {
+                        Some(ClientEvent::Broken { fault }) => panic!("{fault:?}"),
+                        None if handled.consumed == 0 => break,
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_request_allocates_nothing_in_steady_state() {
+    let mut request = Head::new();
+    request.set_method(Method::Other("BREW"));
+    request.set_target("http://a.test/pot?x").expect("a target");
+    let trailing = [(names::TE.into(), "trailers"), (NameRef::Other("X-Own"), "y"), (names::COOKIE.into(), "a=b")];
+    for (name, value) in trailing {
+        request.fields_mut().append(name, FieldValue::from_static(value));
+    }
+    let trailers = request.fields().clone();
+    let (head, out) = (ResponseHead::default(), WriteList::new());
+    let mut asking = Asking { client: Client::new(Rc::new(Limits::default())), request, trailers, head, out };
+    assert!(allocations_during(|| asking.ask()) > 0, "the counter counts");
+    asking.ask();
+    assert_eq!(allocations_during(|| (0..1000).for_each(|_| asking.ask())), 0);
+    assert_eq!(asking.client.room(), 1);
+}
+
 #[test]
 fn what_is_new_is_empty() {
     let limits = Rc::new(Limits::default());
     let made = allocations_during(|| {
-        std::hint::black_box((Server::new(limits), Head::new(), WriteList::new(), ResponseHead::new(StatusCode::OK)));
+        let machines = (Server::new(Rc::clone(&limits)), Client::new(limits));
+        std::hint::black_box((machines, Head::new(), WriteList::new(), ResponseHead::new(StatusCode::OK)));
     });
     assert_eq!(made, 0);
 }

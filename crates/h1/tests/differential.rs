@@ -1,8 +1,8 @@
-//! The head parser beside httparse: on random heads, hostile or not, and on a used head beside a fresh one.
+//! The head parsers beside httparse: on random heads, hostile or not, and on a used head beside a fresh one.
 #![allow(missing_docs, reason = "a test")]
 
-use causeway_h1::{Limits, Parsed, parse_head};
-use causeway_message::Head;
+use causeway_h1::{Limits, Parsed, parse_head, parse_response_head};
+use causeway_message::{Head, ResponseHead};
 use proptest::prelude::*;
 
 /// Pieces from which heads are put together: the good, and what attacks are made of.
@@ -44,6 +44,10 @@ const PIECES: &[&str] = &[
     ";",
     "\u{b}",
     "X",
+    "200",
+    "HTTP/1.1 200 OK\r\n",
+    "HTTP/1.0 404 \r\n",
+    "\r\nSet-Cookie: a=b\r\n",
 ];
 
 fn pieces() -> impl Strategy<Value = Vec<u8>> {
@@ -71,6 +75,24 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
             octets
         },
     )
+}
+
+/// As [`mutated`], of a response.
+fn mutated_response() -> impl Strategy<Value = Vec<u8>> {
+    (
+        mutated(),
+        "HTTP/1\\.[01] [0-9]{3}( [ -~]{0,12})?",
+        proptest::option::of((any::<proptest::sample::Index>(), any::<u8>())),
+    )
+        .prop_map(|(request, line, change)| {
+            let mut line = line.into_bytes();
+            if let Some((at, octet)) = change {
+                let at = at.index(line.len());
+                line[at] = octet;
+            }
+            let fields = request.iter().position(|&octet| octet == b'\r').unwrap_or(request.len());
+            [&line, &request[fields..]].concat()
+        })
 }
 
 #[derive(Debug, PartialEq)]
@@ -125,6 +147,55 @@ fn check(input: &[u8]) {
     }
 }
 
+#[derive(Debug, PartialEq)]
+struct SeenResponse {
+    len: usize,
+    status: u16,
+    fields: Vec<(String, Vec<u8>)>,
+}
+
+fn our_response(input: &[u8], head: &mut ResponseHead) -> Option<SeenResponse> {
+    match parse_response_head(input, &Limits::default(), head) {
+        Ok(Parsed::Whole(len)) => Some(SeenResponse {
+            len,
+            status: head.status().as_u16(),
+            fields: head.fields().iter().map(|(n, v)| (n.as_str().to_ascii_lowercase(), v.to_vec())).collect(),
+        }),
+        _ => None,
+    }
+}
+
+fn their_response(input: &[u8]) -> Option<SeenResponse> {
+    let mut fields = [httparse::EMPTY_HEADER; 100];
+    let mut response = httparse::Response::new(&mut fields);
+    let Ok(httparse::Status::Complete(len)) = response.parse(input) else { return None };
+    Some(SeenResponse {
+        len,
+        status: response.code?,
+        fields: response.headers.iter().map(|h| (h.name.to_ascii_lowercase(), h.value.to_vec())).collect(),
+    })
+}
+
+#[track_caller]
+fn check_response(input: &[u8]) {
+    let mut head = ResponseHead::default();
+    let text = String::from_utf8_lossy(input);
+    if let Some(seen) = our_response(input, &mut head) {
+        if input.starts_with(b"HTTP/1.1") || input.starts_with(b"HTTP/1.0") {
+            assert_eq!(Some(seen), their_response(input), "{text:?}");
+        }
+    } else {
+        assert!(head.fields().is_empty());
+        if let Some(seen) = their_response(input) {
+            let head = &input[..seen.len];
+            let lenient = head.iter().enumerate().any(|(at, &o)| o == b'\n' && (at == 0 || head[at - 1] != b'\r'))
+                || head.starts_with(b"\r\n")
+                || seen.status < 100;
+            assert!(lenient, "{text:?}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -148,6 +219,32 @@ proptest! {
         prop_assert_eq!(used.octets(), fresh.octets());
         for (name, _) in fresh.fields().iter() {
             prop_assert_eq!(used.fields().get(name), fresh.fields().get(name));
+            prop_assert!(used.fields().get_all(name).eq(fresh.fields().get_all(name)));
+        }
+    }
+
+    #[test]
+    fn random_pieces_of_a_response(input in pieces()) {
+        check_response(&input);
+        check_response(&[b"HTTP/1.1 200 OK\r\n", &input[..]].concat());
+    }
+
+    #[test]
+    fn response_heads_with_changed_octets(input in mutated_response()) {
+        check_response(&input);
+    }
+
+    #[test]
+    fn a_used_response_head_is_a_fresh_one(
+        a in prop_oneof![pieces(), mutated_response()],
+        b in prop_oneof![pieces(), mutated_response()],
+    ) {
+        let (mut used, mut fresh) = (ResponseHead::default(), ResponseHead::default());
+        our_response(&a, &mut used);
+        prop_assert_eq!(our_response(&b, &mut used), our_response(&b, &mut fresh));
+        prop_assert_eq!(&used, &fresh);
+        prop_assert_eq!(used.fields().octets(), fresh.fields().octets());
+        for (name, _) in fresh.fields().iter() {
             prop_assert!(used.fields().get_all(name).eq(fresh.fields().get_all(name)));
         }
     }

@@ -10,6 +10,8 @@ use std::task::{Context as Task, Poll, Waker};
 
 use causeway_message::{Chunk, FieldMap};
 
+use crate::upstream::Call;
+
 /// A piece of a body.
 #[derive(Debug)]
 pub enum Frame {
@@ -77,17 +79,24 @@ pub enum Body {
     Parts(VecDeque<Part>),
     /// Produced while it is sent.
     Stream(Box<dyn BodyStream>),
+    /// What comes in from somebody else: the request's own body, or an upstream's answer.
+    Incoming(IncomingBody),
     /// Raw octets of another protocol; see [`crate::Response::switch`].
     Tunnel(Box<dyn BodyStream>),
 }
 
 /// A piece of [`Body::Parts`].
-#[derive(Debug)]
 pub enum Part {
     /// Octets at hand.
     Chunk(Chunk),
     /// A range of a file.
     File(FileSlice),
+    /// Produced while it is sent; trailers in it are the whole body's.
+    Stream(Box<dyn BodyStream>),
+    /// What comes in from somebody else.
+    Incoming(IncomingBody),
+    /// The trailer section; nothing follows it.
+    Trailers(Box<FieldMap>),
 }
 
 /// A range of an open file.
@@ -102,10 +111,14 @@ pub struct FileSlice {
 }
 
 impl Part {
-    fn len(&self) -> u64 {
+    /// As [`Body::len`]. Content that trailers follow ends where its framing says so, so it has no length.
+    fn len(&self) -> Option<u64> {
         match self {
-            Self::Chunk(chunk) => chunk.len() as u64,
-            Self::File(slice) => slice.len,
+            Self::Chunk(chunk) => Some(chunk.len() as u64),
+            Self::File(slice) => Some(slice.len),
+            Self::Stream(stream) => stream.len(),
+            Self::Incoming(body) => body.len(),
+            Self::Trailers(_) => None,
         }
     }
 }
@@ -117,8 +130,9 @@ impl Body {
             Self::Empty => Some(0),
             Self::Chunk(chunk) => Some(chunk.len() as u64),
             Self::File(slice) => Some(slice.len),
-            Self::Parts(parts) => Some(parts.iter().map(Part::len).sum()),
+            Self::Parts(parts) => parts.iter().map(Part::len).sum(),
             Self::Stream(stream) => stream.len(),
+            Self::Incoming(body) => body.len(),
             Self::Tunnel(_) => None,
         }
     }
@@ -126,6 +140,18 @@ impl Body {
     /// Whether there is surely no content.
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)
+    }
+}
+
+impl From<Part> for Body {
+    fn from(part: Part) -> Self {
+        match part {
+            Part::Chunk(chunk) => Self::Chunk(chunk),
+            Part::File(slice) => Self::File(slice),
+            Part::Stream(stream) => Self::Stream(stream),
+            Part::Incoming(body) => Self::Incoming(body),
+            Part::Trailers(_) => Self::Parts(VecDeque::from([part])),
+        }
     }
 }
 
@@ -137,7 +163,20 @@ impl fmt::Debug for Body {
             Self::File(slice) => f.debug_tuple("File").field(slice).finish(),
             Self::Parts(parts) => f.debug_tuple("Parts").field(parts).finish(),
             Self::Stream(stream) => write!(f, "Stream({:?})", stream.len()),
+            Self::Incoming(body) => body.fmt(f),
             Self::Tunnel(_) => f.write_str("Tunnel"),
+        }
+    }
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Chunk(chunk) => chunk.fmt(f),
+            Self::File(slice) => slice.fmt(f),
+            Self::Stream(stream) => write!(f, "Stream({:?})", stream.len()),
+            Self::Incoming(body) => body.fmt(f),
+            Self::Trailers(fields) => fields.fmt(f),
         }
     }
 }
@@ -154,6 +193,8 @@ struct Mail {
     taken: u32,
     /// Octets of content that the reader may still get; `None` is no limit.
     left: Option<u64>,
+    /// Octets of content that were announced and that the reader has not got yet.
+    announced: Option<u64>,
     end: MailEnd,
     wanted: bool,
     reader: Option<Waker>,
@@ -192,12 +233,17 @@ impl Mailbox {
             if !mail.frames.is_empty() {
                 mail.frames.clear();
             }
-            (mail.octets, mail.taken, mail.left, mail.end, mail.wanted) = (0, 0, None, MailEnd::Open, false);
-            (mail.reader, mail.driver) = (None, None);
+            (mail.octets, mail.taken, mail.left, mail.announced) = (0, 0, None, None);
+            (mail.end, mail.wanted, mail.reader, mail.driver) = (MailEnd::Open, false, None, None);
         } else {
             self.fail(BodyFault::PeerGone);
             self.0 = Rc::default();
         }
+    }
+
+    /// So many octets of content will come, unless it fails.
+    pub fn announce(&self, octets: u64) {
+        self.0.borrow_mut().announced = Some(octets);
     }
 
     /// Puts a frame in, for the reader. The driver asks [`has_room`](Self::has_room) before it reads more, so the bound
@@ -296,13 +342,16 @@ fn wake(mut mail: std::cell::RefMut<'_, Mail>) {
     }
 }
 
-/// A request's body: an owned handle that may outlive the call that took it, so that a proxy uploads while the answer
-/// streams. Its first poll lets the engine send 100 (Continue).
+/// A body that comes in: a request's, or an upstream's answer's. An owned handle that may outlive the call that took it, so
+/// that a proxy uploads while the answer streams. A request's is asked for by its first poll: then the engine sends 100
+/// (Continue). Dropping an answer's gives the call up.
 pub struct IncomingBody(Source);
 
 enum Source {
     /// What the peer sends.
     Peer(Rc<RefCell<Mail>>),
+    /// What an upstream answers.
+    Answer(Call),
     /// What a handler put in its place, or what was read already.
     Held(VecDeque<Frame>),
 }
@@ -312,47 +361,81 @@ impl IncomingBody {
     pub(crate) fn held(frames: VecDeque<Frame>) -> Self {
         Self(Source::Held(frames))
     }
+
+    /// The body of a call's answer.
+    pub(crate) fn of_answer(call: Call) -> Self {
+        Self(Source::Answer(call))
+    }
 }
 
 impl BodyStream for IncomingBody {
     fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
-        let mail = match &mut self.0 {
-            Source::Held(frames) => return Poll::Ready(frames.pop_front().map(Ok)),
-            Source::Peer(mail) => mail,
-        };
-        let mut mail = mail.borrow_mut();
-        if let Some(frame) = mail.frames.pop_front() {
-            let mut too_large = false;
-            if let Frame::Chunk(chunk) = &frame {
-                mail.octets -= chunk.len();
-                mail.taken = mail.taken.saturating_add(u32::try_from(chunk.len()).unwrap_or(u32::MAX));
-                if let Some(left) = &mut mail.left {
-                    too_large = *left < chunk.len() as u64;
-                    *left = left.saturating_sub(chunk.len() as u64);
-                }
+        match &mut self.0 {
+            Source::Peer(mail) => poll_mail(mail, task),
+            Source::Answer(call) => poll_mail(&call.mailbox().0, task),
+            Source::Held(frames) => Poll::Ready(frames.pop_front().map(Ok)),
+        }
+    }
+
+    fn len(&self) -> Option<u64> {
+        match &self.0 {
+            Source::Peer(mail) => mail.borrow().len(),
+            Source::Answer(call) => call.mailbox().0.borrow().len(),
+            Source::Held(frames) => octets(frames),
+        }
+    }
+}
+
+impl Mail {
+    /// Octets of content that the reader will get, as far as that is known.
+    fn len(&self) -> Option<u64> {
+        if self.end == MailEnd::Complete { octets(&self.frames) } else { self.announced }
+    }
+}
+
+/// Octets of a whole body. Content that trailers follow is sent as what ends where its framing says so.
+fn octets(frames: &VecDeque<Frame>) -> Option<u64> {
+    let octets = |frame: &Frame| match frame {
+        Frame::Chunk(chunk) => Some(chunk.len() as u64),
+        Frame::Trailers(_) => None,
+    };
+    frames.iter().map(octets).sum()
+}
+
+fn poll_mail(mail: &RefCell<Mail>, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+    let mut mail = mail.borrow_mut();
+    if let Some(frame) = mail.frames.pop_front() {
+        let mut too_large = false;
+        if let Frame::Chunk(chunk) = &frame {
+            mail.octets -= chunk.len();
+            mail.taken = mail.taken.saturating_add(u32::try_from(chunk.len()).unwrap_or(u32::MAX));
+            mail.announced = mail.announced.map(|octets| octets.saturating_sub(chunk.len() as u64));
+            if let Some(left) = &mut mail.left {
+                too_large = *left < chunk.len() as u64;
+                *left = left.saturating_sub(chunk.len() as u64);
             }
-            let driver = mail.driver.take();
+        }
+        let driver = mail.driver.take();
+        drop(mail);
+        if let Some(driver) = driver {
+            driver.wake();
+        }
+        return Poll::Ready(Some(if too_large { Err(BodyFault::TooLarge) } else { Ok(frame) }));
+    }
+    match mail.end {
+        MailEnd::Complete => Poll::Ready(None),
+        MailEnd::Failed(fault) => Poll::Ready(Some(Err(fault))),
+        MailEnd::Open => {
+            let first = !std::mem::replace(&mut mail.wanted, true);
+            if mail.reader.as_ref().is_none_or(|waker| !waker.will_wake(task.waker())) {
+                mail.reader = Some(task.waker().clone());
+            }
+            let driver = if first { mail.driver.take() } else { None };
             drop(mail);
             if let Some(driver) = driver {
                 driver.wake();
             }
-            return Poll::Ready(Some(if too_large { Err(BodyFault::TooLarge) } else { Ok(frame) }));
-        }
-        match mail.end {
-            MailEnd::Complete => Poll::Ready(None),
-            MailEnd::Failed(fault) => Poll::Ready(Some(Err(fault))),
-            MailEnd::Open => {
-                let first = !std::mem::replace(&mut mail.wanted, true);
-                if mail.reader.as_ref().is_none_or(|waker| !waker.will_wake(task.waker())) {
-                    mail.reader = Some(task.waker().clone());
-                }
-                let driver = if first { mail.driver.take() } else { None };
-                drop(mail);
-                if let Some(driver) = driver {
-                    driver.wake();
-                }
-                Poll::Pending
-            }
+            Poll::Pending
         }
     }
 }
@@ -370,12 +453,7 @@ impl Drop for IncomingBody {
 
 impl fmt::Debug for IncomingBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut fields = f.debug_struct("IncomingBody");
-        match &self.0 {
-            Source::Peer(mail) => fields.field("octets_waiting", &mail.borrow().octets),
-            Source::Held(frames) => fields.field("frames_held", &frames.len()),
-        };
-        fields.finish()
+        write!(f, "Incoming({:?})", self.len())
     }
 }
 

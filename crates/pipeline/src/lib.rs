@@ -9,6 +9,7 @@
 //! - [`body`]: frames, request and response bodies
 //! - [`template`]: placeholder strings, compiled at load
 //! - [`trust`]: which fields of a request are believed
+//! - [`upstream`]: calls to other servers
 //! - [`worker`]: what a handler may ask of the world
 //! - [`outcome`]: how an exchange ended
 //! - [`listen`]: what a configuration says of listeners
@@ -25,6 +26,7 @@ pub mod punycode;
 pub mod route;
 pub mod template;
 pub mod trust;
+pub mod upstream;
 pub mod wait;
 mod whole_body;
 pub mod worker;
@@ -41,5 +43,6 @@ pub use outcome::{Ending, Outcome};
 pub use route::{Generation, Plan, RoutesId, ServerId, StateId, Verdict};
 pub use template::Template;
 pub use trust::{Confusable, Trust};
+pub use upstream::{Answer, Call, CallFault, Calls, Carried, Roots, TlsClient, Transport, Upstream, Versions};
 pub use wait::Wait;
 pub use worker::{Busy, Sleep, Worker};

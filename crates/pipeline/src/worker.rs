@@ -1,13 +1,18 @@
 //! What a handler may ask of the world. The engine's workers implement it; tests fake it.
 
 use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 use std::time::{Instant, SystemTime};
 
 use causeway_message::BlockMut;
 use futures_channel::oneshot;
+
+use crate::upstream::{Transport, Upstream};
 
 /// The pool that may block has no room in its queue; the request's answer is 503 ([`crate::Fault::busy`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +53,16 @@ pub trait Worker {
 
     /// 64 random bits, not for secrets.
     fn random(&self) -> u64;
+
+    /// A place that calls go to, with connections of its own, which are kept while they are idle. Nothing is connected before
+    /// the first call; dropping it closes what is idle.
+    fn upstream(&self, address: &str, transport: &Arc<Transport>) -> Rc<dyn Upstream>;
+
+    /// Looks up the addresses of `host:port`. A literal address is its own.
+    ///
+    /// # Errors
+    /// [`Busy`] when the pool that asks the system has no room.
+    fn resolve(&self, address: &str) -> Result<Blocking<io::Result<Vec<SocketAddr>>>, Busy>;
 
     /// When the server ends, once that has been said; past when it is ending.
     fn shutdown_at(&self) -> Option<Instant>;

@@ -1,9 +1,10 @@
 //! What a client gets.
 
+use std::collections::VecDeque;
 use std::os::unix::fs::FileExt as _;
 use std::task::{Context as Task, Poll};
 
-use causeway_message::{Chunk, FieldMap, StatusCode};
+use causeway_message::{FieldMap, StatusCode};
 use causeway_pipeline::{Body, BodyFault, FileSlice, Frame, Part};
 
 /// An answer, read to its end.
@@ -72,37 +73,45 @@ impl Reader {
 
     /// Reads on until the end or until the body has to be waited for.
     pub(crate) fn poll(&mut self, answer: &mut Answer, task: &mut Task<'_>) -> Poll<()> {
-        match std::mem::take(&mut self.body) {
-            Body::Empty => Poll::Ready(()),
-            Body::Chunk(chunk) => {
-                answer.body.extend_from_slice(chunk.as_slice());
-                Poll::Ready(())
-            }
-            Body::File(slice) => {
-                read_file(&slice, answer);
-                Poll::Ready(())
-            }
-            Body::Parts(parts) => {
-                for part in parts {
-                    match part {
-                        Part::Chunk(chunk) => answer.body.extend_from_slice(chunk.as_slice()),
-                        Part::File(slice) => read_file(&slice, answer),
-                    }
-                }
-                Poll::Ready(())
-            }
-            Body::Stream(mut stream) => {
-                let done = read_stream(&mut *stream, answer, task);
-                self.body = Body::Stream(stream);
-                done
-            }
+        let mut rest = match std::mem::take(&mut self.body) {
+            Body::Parts(parts) => parts,
             Body::Tunnel(mut stream) => {
                 answer.tunnel = true;
                 let done = read_stream(&mut *stream, answer, task);
                 self.body = Body::Tunnel(stream);
-                done
+                return done;
             }
+            Body::Empty => VecDeque::new(),
+            Body::Chunk(chunk) => VecDeque::from([Part::Chunk(chunk)]),
+            Body::File(slice) => VecDeque::from([Part::File(slice)]),
+            Body::Stream(stream) => VecDeque::from([Part::Stream(stream)]),
+            Body::Incoming(body) => VecDeque::from([Part::Incoming(body)]),
+        };
+        while let Some(part) = rest.front_mut() {
+            let done = match part {
+                Part::Chunk(chunk) => {
+                    answer.body.extend_from_slice(chunk.as_slice());
+                    Poll::Ready(())
+                }
+                Part::File(slice) => {
+                    read_file(slice, answer);
+                    Poll::Ready(())
+                }
+                Part::Stream(stream) => read_stream(&mut **stream, answer, task),
+                Part::Incoming(body) => read_stream(body, answer, task),
+                Part::Trailers(fields) => {
+                    answer.trailers = Some(std::mem::take(fields));
+                    Poll::Ready(())
+                }
+            };
+            if done.is_pending() {
+                break;
+            }
+            rest.pop_front();
         }
+        let done = if rest.is_empty() { Poll::Ready(()) } else { Poll::Pending };
+        self.body = Body::Parts(rest);
+        done
     }
 }
 
@@ -119,7 +128,7 @@ fn read_stream(stream: &mut dyn causeway_pipeline::BodyStream, answer: &mut Answ
         match stream.poll_frame(task) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(None) => return Poll::Ready(()),
-            Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => answer.body.extend_from_slice(Chunk::as_slice(&chunk)),
+            Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => answer.body.extend_from_slice(chunk.as_slice()),
             Poll::Ready(Some(Ok(Frame::Trailers(fields)))) => answer.trailers = Some(*fields),
             Poll::Ready(Some(Err(fault))) => {
                 answer.broken = Some(fault);

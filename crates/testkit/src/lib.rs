@@ -8,6 +8,7 @@
 //! - [`Kit`], [`Pending`]: a plan on a fake worker, and an exchange that waits
 //! - [`Answer`]: what a client gets
 //! - [`FakeWorker`]: a clock that stands still, a pool that runs when told to, random numbers that repeat
+//! - [`FakeCall`]: a call to an upstream, for the test to answer
 //! - [`http2`]: a client on a raw socket, for servers that run; it keeps no rule that it does not want to keep
 //! - [`counting`]: an allocator that counts, for "allocates nothing"
 
@@ -16,9 +17,11 @@ pub mod counting;
 pub mod http2;
 mod kit;
 mod request;
+mod upstream;
 mod worker;
 
 pub use answer::Answer;
 pub use kit::{Kit, Pending};
 pub use request::Request;
+pub use upstream::FakeCall;
 pub use worker::FakeWorker;

@@ -1,7 +1,9 @@
 //! A worker whose world is the test's.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, Weak};
@@ -9,7 +11,11 @@ use std::task::{Context as Task, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
 use causeway_message::{Block, BlockMut, Home};
-use causeway_pipeline::{Busy, Worker};
+use causeway_pipeline::upstream::{Calls, Upstream};
+use causeway_pipeline::worker::{Blocking, run_blocking};
+use causeway_pipeline::{Busy, Transport, Worker};
+
+use crate::upstream::{FakeCall, FakeUpstream, Outbox};
 
 /// Octets in a pooled block, as the engine's.
 const BLOCK_OCTETS: usize = 16 * 1024;
@@ -50,6 +56,9 @@ pub struct FakeWorker {
     random: Cell<u64>,
     shutdown_at: Cell<Option<Instant>>,
     pool: Arc<Pool>,
+    calls: Rc<Calls>,
+    outbox: Outbox,
+    names: RefCell<HashMap<String, Vec<SocketAddr>>>,
 }
 
 impl FakeWorker {
@@ -68,6 +77,9 @@ impl FakeWorker {
             random: Cell::new(0x5eed),
             shutdown_at: Cell::default(),
             pool: Arc::default(),
+            calls: Calls::new(),
+            outbox: Outbox::default(),
+            names: RefCell::default(),
         })
     }
 
@@ -115,6 +127,21 @@ impl FakeWorker {
     /// How many exchanges and jobs sleep.
     pub fn sleepers(&self) -> usize {
         self.sleepers.borrow().len()
+    }
+
+    /// The oldest call that a handler made and the test has not taken yet.
+    pub fn take_call(&self) -> Option<FakeCall> {
+        self.outbox.0.borrow_mut().pop_front()
+    }
+
+    /// Records of calls at rest.
+    pub fn calls_resting(&self) -> usize {
+        self.calls.resting()
+    }
+
+    /// What a look-up of `host:port` finds from here on; other names are not found.
+    pub fn name(&self, address: &str, found: Vec<SocketAddr>) {
+        self.names.borrow_mut().insert(address.to_owned(), found);
     }
 
     /// Moves the clock to the next deadline; false when nobody sleeps.
@@ -200,6 +227,23 @@ impl Worker for FakeWorker {
             Block::new(BLOCK_OCTETS, pool)
         });
         block.into_mut().expect("one thread: nobody is still on the way out")
+    }
+
+    fn upstream(&self, address: &str, transport: &Arc<Transport>) -> Rc<dyn Upstream> {
+        Rc::new(FakeUpstream {
+            address: address.to_owned(),
+            transport: Arc::clone(transport),
+            calls: Rc::clone(&self.calls),
+            outbox: Rc::clone(&self.outbox.0),
+        })
+    }
+
+    fn resolve(&self, address: &str) -> Result<Blocking<io::Result<Vec<SocketAddr>>>, Busy> {
+        let found = match address.parse() {
+            Ok(address) => Some(vec![address]),
+            Err(_) => self.names.borrow().get(address).cloned(),
+        };
+        run_blocking(self, || found.ok_or(io::ErrorKind::NotFound.into()))
     }
 
     fn random(&self) -> u64 {

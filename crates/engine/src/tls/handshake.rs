@@ -27,13 +27,14 @@ use causeway_pipeline::TlsFacts;
 use causeway_pipeline::Worker as _;
 use futures_channel::oneshot;
 use rustls::server::{Accepted, Acceptor, UnbufferedServerConnection};
-use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
 use rustls::{HandshakeKind, SignatureAlgorithm};
 use tokio::net::TcpStream;
 
 use super::inbound::Inbound;
 use super::plan::TlsPlan;
 use super::record::alert;
+use super::session::Session;
+use super::stream::Keys;
 use super::{TlsStream, names};
 use crate::clock;
 use crate::listener::Listener;
@@ -47,6 +48,8 @@ const PLAIN_HTTP: &[u8] = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP 
 const PLAIN_STARTS: [&[u8; 5]; 5] = [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO"];
 /// Octets that a refused peer may still send before it is closed in its face.
 const LINGER_OCTETS_MAX: usize = 64 * 1024;
+
+type ServerSession = Session<UnbufferedServerConnection>;
 
 /// A connection whose handshake is over.
 pub(crate) struct Secured {
@@ -122,17 +125,8 @@ struct Handshake {
     is_counted: Cell<bool>,
 }
 
-/// rustls's side of a handshake, whole, so that it may run elsewhere.
-struct Session {
-    tls: UnbufferedServerConnection,
-    inbound: Inbound,
-    out: Vec<u8>,
-    /// The peer sends no more.
-    is_over: bool,
-}
-
 impl Handshake {
-    async fn run(&self) -> Result<(Session, Option<Box<str>>), Refusal> {
+    async fn run(&self) -> Result<(ServerSession, Option<Box<str>>), Refusal> {
         let mut inbound = Inbound::default();
         let accepted = self.client_hello(&mut inbound).await?;
         let hello = accepted.client_hello();
@@ -159,7 +153,7 @@ impl Handshake {
         let config = policy.config(&hello, certificate);
         drop(accepted);
         let tls = UnbufferedServerConnection::new(config).map_err(|_| Refusal::alert(alert::INTERNAL_ERROR))?;
-        let mut session = Session { tls, inbound, out: Vec::new(), is_over: false };
+        let mut session = Session::new(tls, inbound);
         let mut flights = 0;
         loop {
             let result;
@@ -217,7 +211,7 @@ impl Handshake {
     }
 
     /// Takes a step on the computing pool. When that is full, the machine is busier than it can be: no more begins.
-    async fn elsewhere(&self, session: Session) -> Result<(Session, Result<(), rustls::Error>), Refusal> {
+    async fn elsewhere(&self, session: ServerSession) -> Result<(ServerSession, Result<(), rustls::Error>), Refusal> {
         let (send, mut stepped) = oneshot::channel();
         let job = move || {
             // The task may have timed out meanwhile: its place in the queue was all that it cost.
@@ -302,7 +296,7 @@ impl Handshake {
     }
 
     /// The connection's own task begins.
-    fn hand_over(self, session: Session, name: Option<Box<str>>, carry: impl FnOnce(Secured)) {
+    fn hand_over(self, session: ServerSession, name: Option<Box<str>>, carry: impl FnOnce(Secured)) {
         let Session { tls, inbound, is_over, .. } = session;
         let facts = TlsFacts {
             version: names::version_name(tls.protocol_version()),
@@ -318,7 +312,7 @@ impl Handshake {
         };
         let core = Rc::clone(&self.core);
         let Some(tcp) = self.tcp.take() else { return };
-        match TlsStream::new(core, tcp, secrets, keys, inbound, is_over) {
+        match TlsStream::new(core, tcp, secrets, Keys::Server(keys), inbound, is_over) {
             Some(stream) => {
                 self.is_counted.set(false);
                 carry(Secured { stream, facts });
@@ -336,64 +330,5 @@ impl Drop for Handshake {
         if self.is_counted.get() {
             self.core.connection_ended();
         }
-    }
-}
-
-impl Session {
-    /// Takes rustls as far as it comes with what is there. What it has to say, an alert too, is in `out` then.
-    fn advance(&mut self) -> Result<(), rustls::Error> {
-        let mut fault = None;
-        loop {
-            // Behind the handshake, octets are for the record layer of our own.
-            let octets = if self.tls.is_handshaking() { self.inbound.sealed_mut() } else { &mut [] };
-            let UnbufferedStatus { mut discard, state } = self.tls.process_tls_records(octets);
-            let mut early = Vec::new();
-            let goes_on = match state {
-                Ok(ConnectionState::EncodeTlsData(mut data)) => {
-                    encode(&mut data, &mut self.out);
-                    true
-                }
-                Ok(ConnectionState::TransmitTlsData(data)) => {
-                    data.done();
-                    true
-                }
-                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
-                    // Where rustls has nothing to say behind the handshake, it goes on to what came with its end.
-                    while let Some(record) = traffic.next_record() {
-                        let record = record?;
-                        discard += record.discard;
-                        early.extend_from_slice(record.payload);
-                    }
-                    true
-                }
-                Ok(ConnectionState::PeerClosed) => {
-                    self.is_over = true;
-                    true
-                }
-                Ok(_) => false,
-                // Once more, for the alert.
-                Err(error) if fault.is_none() => {
-                    fault = Some(error);
-                    true
-                }
-                Err(_) => false,
-            };
-            self.inbound.consume(discard);
-            self.inbound.keep_plain(&early);
-            if !goes_on {
-                return fault.map_or(Ok(()), Err);
-            }
-        }
-    }
-}
-
-/// Appends a message to `out`.
-fn encode<Side>(data: &mut EncodeTlsData<'_, Side>, out: &mut Vec<u8>) {
-    let start = out.len();
-    if let Err(EncodeError::InsufficientSize(error)) = data.encode(&mut []) {
-        out.resize(start + error.required_size, 0);
-        // It fits by now.
-        let written = data.encode(&mut out[start..]).unwrap_or(0);
-        out.truncate(start + written);
     }
 }

@@ -14,9 +14,10 @@ use std::rc::Rc;
 use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
+use rustls::client::ClientConnectionData;
 use rustls::kernel::KernelConnection;
 use rustls::server::ServerConnectionData;
-use rustls::{ContentType, ExtractedSecrets};
+use rustls::{ConnectionTrafficSecrets, ContentType, ExtractedSecrets, ProtocolVersion, SupportedCipherSuite};
 use tokio::net::TcpStream;
 
 use super::inbound::Inbound;
@@ -45,7 +46,7 @@ struct Session {
     opener: Opener,
     sealer: Sealer,
     /// Makes the next keys (RFC 8446 §7.2).
-    keys: KernelConnection<ServerConnectionData>,
+    keys: Keys,
     inbound: Inbound,
     unsent: Option<Unsent>,
     idle_records: u8,
@@ -54,6 +55,57 @@ struct Session {
     /// How reading ended, once it has.
     end: Option<Result<Closed, Fault>>,
     ending: Cell<Ending>,
+}
+
+/// Where the keys come from, in either role.
+pub(super) enum Keys {
+    Server(KernelConnection<ServerConnectionData>),
+    Client(KernelConnection<ClientConnectionData>),
+}
+
+/// Asks the same of either role.
+macro_rules! either {
+    ($keys:expr, $it:ident => $work:expr) => {
+        match $keys {
+            Keys::Server($it) => $work,
+            Keys::Client($it) => $work,
+        }
+    };
+}
+
+impl Keys {
+    fn suite(&self) -> SupportedCipherSuite {
+        either!(self, keys => keys.negotiated_cipher_suite())
+    }
+
+    fn is_tls13(&self) -> bool {
+        either!(self, keys => keys.protocol_version()) == ProtocolVersion::TLSv1_3
+    }
+
+    fn next_rx(&mut self) -> Option<(u64, ConnectionTrafficSecrets)> {
+        either!(self, keys => keys.update_rx_secret()).ok()
+    }
+
+    fn next_tx(&mut self) -> Option<(u64, ConnectionTrafficSecrets)> {
+        either!(self, keys => keys.update_tx_secret()).ok()
+    }
+
+    /// Keeps the tickets of a record that holds nothing else (RFC 8446 §4.6.1). Whether it is such a one.
+    fn keep_tickets(&mut self, mut messages: &[u8]) -> bool {
+        let Self::Client(keys) = self else { return false };
+        while let [4, high, middle, low, rest @ ..] = messages {
+            let octets = usize::from(*high) << 16 | usize::from(*middle) << 8 | usize::from(*low);
+            let Some((ticket, behind)) = rest.split_at_checked(octets) else { return false };
+            if keys.handle_new_session_ticket(ticket).is_err() {
+                return false;
+            }
+            if behind.is_empty() {
+                return true;
+            }
+            messages = behind;
+        }
+        false
+    }
 }
 
 /// How the peer's sending side ended.
@@ -103,11 +155,11 @@ impl TlsStream {
         core: Rc<Core>,
         tcp: TcpStream,
         secrets: ExtractedSecrets,
-        keys: KernelConnection<ServerConnectionData>,
+        keys: Keys,
         inbound: Inbound,
         is_over: bool,
     ) -> Option<Self> {
-        let suite = keys.negotiated_cipher_suite();
+        let suite = keys.suite();
         let sealer = Sealer::new(suite, secrets.tx.0, &secrets.tx.1)?;
         let opener = Opener::new(suite, secrets.rx.0, secrets.rx.1)?;
         let session = Box::new(Session {
@@ -163,10 +215,9 @@ impl Session {
                     filled += self.inbound.take_plain(&mut room[filled..]);
                 }
                 Ok((kind, content)) => {
-                    let mut message = [0; 8];
-                    let said = copy_short(&self.inbound.sealed()[content], &mut message);
+                    let said = self.inbound.sealed()[content].to_vec();
                     self.inbound.consume(len);
-                    self.hear(kind, said);
+                    self.hear(kind, &said);
                 }
                 Err(fault) => self.end = Some(Err(fault)),
             }
@@ -194,9 +245,8 @@ impl Session {
                     filled += content.len();
                 }
                 Ok((kind, content)) => {
-                    let mut message = [0; 8];
-                    let said = copy_short(&octets[at + content.start..at + content.end], &mut message);
-                    self.hear(kind, said);
+                    let said = octets[at + content.start..at + content.end].to_vec();
+                    self.hear(kind, &said);
                 }
                 Err(fault) => self.end = Some(Err(fault)),
             }
@@ -211,7 +261,7 @@ impl Session {
     /// A record without content for the driver.
     fn hear(&mut self, kind: ContentType, message: &[u8]) {
         self.idle_records += 1;
-        let is_tls13 = self.keys.protocol_version() == rustls::ProtocolVersion::TLSv1_3;
+        let is_tls13 = self.keys.is_tls13();
         let fault = match (kind, message) {
             _ if self.idle_records > IDLE_RECORDS_MAX => alert::UNEXPECTED_MESSAGE,
             (ContentType::ApplicationData, []) => return,
@@ -240,6 +290,7 @@ impl Session {
                     None => alert::INTERNAL_ERROR,
                 }
             }
+            (ContentType::Handshake, tickets) if is_tls13 && self.keys.keep_tickets(tickets) => return,
             // TLS 1.2: the peer would begin another handshake, which nobody here does.
             (ContentType::Handshake, _) if !is_tls13 => alert::NO_RENEGOTIATION,
             _ => alert::UNEXPECTED_MESSAGE,
@@ -248,8 +299,8 @@ impl Session {
     }
 
     fn next_opener(&mut self) -> Option<Opener> {
-        let (sequence, secrets) = self.keys.update_rx_secret().ok()?;
-        Opener::new(self.keys.negotiated_cipher_suite(), sequence, secrets)
+        let (sequence, secrets) = self.keys.next_rx()?;
+        Opener::new(self.keys.suite(), sequence, secrets)
     }
 
     /// Says that our keys change, under the old ones, and changes them.
@@ -257,8 +308,8 @@ impl Session {
     fn update_keys(&mut self, out: &mut [u8]) -> Result<usize, Exhausted> {
         let sealed = self.sealer.seal(ContentType::Handshake, &[24, 0, 0, 1, 0], out)?;
         // TLS 1.2 has no other keys to give.
-        let (sequence, secrets) = self.keys.update_tx_secret().map_err(|_| Exhausted)?;
-        self.sealer = Sealer::new(self.keys.negotiated_cipher_suite(), sequence, &secrets).ok_or(Exhausted)?;
+        let (sequence, secrets) = self.keys.next_tx().ok_or(Exhausted)?;
+        self.sealer = Sealer::new(self.keys.suite(), sequence, &secrets).ok_or(Exhausted)?;
         self.is_update_owed = false;
         Ok(sealed)
     }
@@ -267,7 +318,7 @@ impl Session {
     fn seal(&mut self, slices: &[IoSlice<'_>]) -> Result<Unsent, Exhausted> {
         let mut octets = self.core.take_sealed();
         let mut start = 0;
-        let is_worn = self.sealer.is_worn() && self.keys.protocol_version() == rustls::ProtocolVersion::TLSv1_3;
+        let is_worn = self.sealer.is_worn() && self.keys.is_tls13();
         if self.is_update_owed || is_worn {
             start = self.update_keys(&mut octets)?;
         }
@@ -320,13 +371,6 @@ impl Session {
         }
         Poll::Ready(Ok(()))
     }
-}
-
-fn copy_short<'r>(octets: &[u8], room: &'r mut [u8; 8]) -> &'r [u8] {
-    // Whoever looks at it knows messages of up to five octets, so that a longer one is still none of them.
-    let len = octets.len().min(room.len());
-    room[..len].copy_from_slice(&octets[..len]);
-    &room[..len]
 }
 
 impl Transport for TlsStream {

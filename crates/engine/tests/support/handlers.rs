@@ -11,12 +11,13 @@ use causeway_message::{FieldMap, FieldValue, NameRef, StatusCode, names};
 use causeway_pipeline::worker::run_blocking;
 use causeway_pipeline::{
     BodyFault, BodyStream, Build, BuildError, Context, Fault, Frame, Handler, IncomingBody, Matched, Matcher, Outcome,
-    Registry, Response, Sleep, Step, TlsFacts,
+    Registry, Response, Sleep, Step, TlsFacts, Versions,
 };
 use futures_channel::oneshot;
 use serde_json::{Value, json};
 
 use super::bodies::{self, Echo, Failing, LastWords, Length, Octets, Panicking, Short, Silent};
+use super::forward::forward;
 use super::probe::{Ballast, Guard, Probe, Seen};
 
 /// What a handler is built with.
@@ -46,6 +47,10 @@ type Enter = fn(&mut Context, &Given) -> Step;
 /// Every handler by its name.
 const ACTS: &[(&str, Enter)] = &[
     ("fixed", |cx, _| text(cx, "fixed")),
+    ("forward", |cx, _| forward(cx, number(cx), Versions::Http1, false)),
+    ("forward2", |cx, _| forward(cx, number(cx), Versions::Http2, false)),
+    ("forwards", |cx, _| forward(cx, number(cx), Versions::Http1, true)),
+    ("forwards2", |cx, _| forward(cx, number(cx), Versions::Negotiated, true)),
     ("octets", |cx, _| stream(cx, Length::Told)),
     ("chunks", |cx, _| stream(cx, Length::Untold)),
     ("chunk", |cx, _| {

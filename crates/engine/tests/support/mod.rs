@@ -10,6 +10,7 @@
 
 pub(crate) mod bodies;
 pub(crate) mod client;
+pub(crate) mod forward;
 pub(crate) mod handlers;
 pub(crate) mod http2;
 pub(crate) mod probe;

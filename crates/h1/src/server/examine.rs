@@ -1,8 +1,9 @@
 //! What a request's fields mean for its connection: where the content ends, whether another request may follow.
 
-use causeway_message::{BodyLength, FieldMap, Head, Method, Target, TargetForm, Version, is_host_port, names, octets};
+use causeway_message::{BodyLength, FieldMap, Head, Method, Target, TargetForm, Version, is_host_port, names};
 
 use crate::fault::HeadFault;
+use crate::framing::{Options, body_length};
 
 /// What the machine keeps of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,23 +21,10 @@ pub(super) fn examine(head: &Head) -> Result<Facts, HeadFault> {
     check_host(fields, is_10)?;
     let body = body_length(fields, is_10)?;
     let expects_continue = expects_continue(fields, is_10)? && !matches!(body, BodyLength::None | BodyLength::Sized(0));
-    let (mut close, mut keep_alive, mut upgrade) = (false, false, false);
-    if let Some(first) = fields.get(names::CONNECTION) {
-        // RFC 9110 §7.6.1: options are compared in any case.
-        if first.eq_ignore_ascii_case(b"keep-alive") && !fields.is_repeated(names::CONNECTION) {
-            keep_alive = true;
-        } else {
-            for option in fields.list(names::CONNECTION) {
-                close |= option.eq_ignore_ascii_case(b"close");
-                keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
-                upgrade |= option.eq_ignore_ascii_case(b"upgrade");
-            }
-        }
-    }
+    let options = Options::of(fields);
     // RFC 9110 §7.8: Upgrade counts where Connection names it, and never in HTTP/1.0.
-    let upgrade = !is_10 && upgrade && fields.contains(names::UPGRADE) || head.method() == Method::Connect;
-    // RFC 9112 §9.3.
-    let keep = !close && (!is_10 || keep_alive);
+    let upgrade = !is_10 && options.upgrade && fields.contains(names::UPGRADE) || head.method() == Method::Connect;
+    let keep = options.keep(is_10);
     Ok(Facts { body, expects_continue, upgrade, keep })
 }
 
@@ -61,39 +49,6 @@ fn check_host(fields: &FieldMap, is_10: bool) -> Result<(), HeadFault> {
         None if is_10 => Ok(()),
         None => Err(HeadFault::HostCount),
     }
-}
-
-// RFC 9112 §6.1, §6.3. Whatever two parsers could read in two ways is refused.
-#[inline]
-fn body_length(fields: &FieldMap, is_10: bool) -> Result<BodyLength, HeadFault> {
-    if let Some(coding) = fields.get(names::TRANSFER_ENCODING) {
-        if fields.contains(names::CONTENT_LENGTH) {
-            return Err(HeadFault::LengthAndCoding);
-        }
-        if is_10 {
-            return Err(HeadFault::TransferEncoding);
-        }
-        if fields.is_repeated(names::TRANSFER_ENCODING) || !coding.eq_ignore_ascii_case(b"chunked") {
-            return Err(coding_fault(fields));
-        }
-        return Ok(BodyLength::Unknown);
-    }
-    match fields.content_length() {
-        Ok(Some(octets)) => Ok(BodyLength::Sized(octets)),
-        Ok(None) => Ok(BodyLength::None),
-        Err(_) => Err(HeadFault::ContentLength),
-    }
-}
-
-// RFC 9112 §6.1: a coding that is not known is 501; chunked twice, not last, or misspelt is 400.
-#[cold]
-fn coding_fault(fields: &FieldMap) -> HeadFault {
-    let is_foreign = |element: &[u8]| {
-        let name = octets::trim_ows(element.split(|&octet| octet == b';').next().unwrap_or_default());
-        octets::is_token(name) && !name.eq_ignore_ascii_case(b"chunked") && !name.eq_ignore_ascii_case(b"identity")
-    };
-    let foreign = fields.list(names::TRANSFER_ENCODING).any(is_foreign);
-    if foreign { HeadFault::TransferCoding } else { HeadFault::TransferEncoding }
 }
 
 // RFC 9110 §10.1.1: 100-continue is the one expectation there is; HTTP/1.0 has none.

@@ -139,10 +139,7 @@ fn part(version: &Version, range: &Range) -> Part {
 
 fn one(cx: &mut Context, version: &Version, range: Range) -> Step {
     content_range(cx, Some(&range), version.len);
-    let body = match part(version, &range) {
-        Part::Chunk(chunk) => Body::Chunk(chunk),
-        Part::File(slice) => Body::File(slice),
-    };
+    let body = part(version, &range).into();
     Step::Respond(Response { status: StatusCode::PARTIAL_CONTENT, body })
 }
 

@@ -1,0 +1,247 @@
+//! Calls to other servers over real sockets: a server whose handler sends requests on, and origins that a test scripts or that
+//! are engines themselves.
+
+mod support;
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use causeway_pipeline::{TlsPolicy, TlsSpec};
+use support::http2::Body;
+use support::tls::{Authority, Store};
+use support::{Client, PATIENCE, Server};
+
+/// An origin that takes one connection after another and does to each what it is told.
+struct Origin {
+    port: u16,
+    thread: JoinHandle<()>,
+}
+
+impl Origin {
+    fn new(connections: Vec<Act>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let thread = std::thread::spawn(move || {
+            for act in connections {
+                let (stream, _) = listener.accept().unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                act(&mut Peer(stream));
+            }
+        });
+        Self { port, thread }
+    }
+
+    fn end(self) {
+        self.thread.join().unwrap();
+    }
+}
+
+struct Peer(TcpStream);
+
+type Act = fn(&mut Peer);
+
+impl Peer {
+    /// Reads up to the end of a head.
+    fn head(&mut self) -> String {
+        let mut octets = Vec::new();
+        while !octets.ends_with(b"\r\n\r\n") {
+            let mut octet = [0];
+            assert_eq!(self.0.read(&mut octet).unwrap(), 1, "an end after {:?}", String::from_utf8_lossy(&octets));
+            octets.push(octet[0]);
+        }
+        String::from_utf8(octets).unwrap()
+    }
+
+    fn exactly(&mut self, len: usize) -> Vec<u8> {
+        let mut octets = vec![0; len];
+        self.0.read_exact(&mut octets).unwrap();
+        octets
+    }
+
+    fn send(&mut self, octets: impl AsRef<[u8]>) {
+        self.0.write_all(octets.as_ref()).unwrap();
+    }
+
+    /// Waits for the other side's end.
+    fn end(&mut self) {
+        let mut octets = Vec::new();
+        // A reset is an end, too.
+        let _ = self.0.read_to_end(&mut octets);
+        assert_eq!(String::from_utf8_lossy(&octets), "");
+    }
+}
+
+fn target(origin: &Origin) -> String {
+    format!("/forward/{}", origin.port)
+}
+
+#[test]
+fn a_request_and_its_answer_on_one_connection_after_another() {
+    let server = Server::start(|_| {});
+    let origin = Origin::new(vec![|peer| {
+        for _ in 0..3 {
+            let head = peer.head();
+            assert!(head.starts_with("GET /forward/") && head.contains("\r\nHost: "), "{head}");
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: b\r\n\r\nhello");
+        }
+    }]);
+    let mut client = server.client();
+    for _ in 0..3 {
+        let answer = client.get(&target(&origin));
+        assert_eq!((answer.status, answer.text(), answer.field("x-a")), (200, "hello", Some("b")));
+    }
+    origin.end();
+}
+
+// RFC 9112 §7.1.2: trailers of chunked content travel through.
+#[test]
+fn chunked_both_ways_with_trailers() {
+    let server = Server::start(|_| {});
+    let origin = Origin::new(vec![|peer| {
+        let head = peer.head();
+        assert!(head.contains("\r\nTransfer-Encoding: chunked\r\n"), "{head}");
+        assert_eq!(peer.exactly(13), b"3\r\nabc\r\n0\r\n\r\n");
+        peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX-T: v\r\n\r\n");
+    }]);
+    let mut client = server.client();
+    let head = format!("POST {} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", target(&origin));
+    // The head alone, so that the body is not whole when it is sent on.
+    client.send(head);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    client.send("3\r\nabc\r\n0\r\n\r\n");
+    let answer = client.head();
+    assert_eq!((answer.status, answer.field("transfer-encoding")), (200, Some("chunked")));
+    assert_eq!(client.exactly(20), b"2\r\nhi\r\n0\r\nX-T: v\r\n\r\n".as_slice());
+    origin.end();
+}
+
+#[test]
+fn faults_of_upstreams_have_their_statuses() {
+    let server = Server::start(|_| {});
+    let cases: Vec<(Act, u16)> = vec![
+        (|peer| drop(peer.head()), 502),
+        (
+            |peer| {
+                peer.head();
+                peer.send("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd");
+            },
+            502,
+        ),
+        (
+            |peer| {
+                peer.head();
+                peer.send("garbage\r\n\r\n");
+            },
+            502,
+        ),
+        (
+            |peer| {
+                peer.head();
+                // Longer than the head may take.
+                peer.end();
+            },
+            504,
+        ),
+    ];
+    for (act, status) in cases {
+        let origin = Origin::new(vec![act]);
+        let mut client = server.client();
+        assert_eq!(client.get(&target(&origin)).status, status);
+        origin.end();
+    }
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    assert_eq!(server.client().get(&format!("/forward/{nobody}")).status, 502);
+}
+
+// RFC 9112 §9.3.1: an idle connection may be closed at any time; what may be done twice is sent again, once.
+#[test]
+fn a_stale_connection_is_replaced() {
+    let server = Server::start(|_| {});
+    let origin = Origin::new(vec![
+        |peer| {
+            peer.head();
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1");
+            // The next request is read, and never answered.
+            peer.head();
+        },
+        |peer| {
+            peer.head();
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n2");
+        },
+    ]);
+    let mut client = server.client();
+    assert_eq!(client.get(&target(&origin)).text(), "1");
+    assert_eq!(client.get(&target(&origin)).text(), "2");
+    origin.end();
+}
+
+#[test]
+fn a_client_that_goes_takes_its_call_with_it() {
+    let server = Server::start(|_| {});
+    let origin = Origin::new(vec![|peer| {
+        peer.head();
+        peer.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome");
+        peer.end();
+    }]);
+    let mut client = server.client();
+    client.ask(&target(&origin));
+    client.head();
+    client.reset();
+    origin.end();
+}
+
+// RFC 9110 §7.8, §15.2.
+#[test]
+fn interim_answers_and_a_switch() {
+    let server = Server::start(|_| {});
+    let origin = Origin::new(vec![|peer| {
+        let head = peer.head();
+        assert!(head.contains("\r\nConnection: Upgrade\r\n") && head.contains("\r\nUpgrade: echo\r\n"), "{head}");
+        peer.send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n");
+        peer.send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nfirst");
+        assert_eq!(peer.exactly(4), b"ping");
+        peer.send("pong");
+        peer.end();
+    }]);
+    let mut client = server.client();
+    client.send(format!("GET {} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n", target(&origin)));
+    let hints = client.head();
+    assert_eq!((hints.status, hints.field("link")), (103, Some("</a>")));
+    assert_eq!(client.head().status, 101);
+    assert_eq!(client.exactly(5), b"first");
+    client.send("ping");
+    assert_eq!(client.exactly(4), b"pong");
+    client.end();
+    origin.end();
+}
+
+/// Large content both ways, through another engine by either version, from either version, in the clear and over TLS.
+#[test]
+fn large_bodies_by_every_pair_of_versions() {
+    let store = Arc::new(Store::default());
+    // An address is no server name, so none is sent.
+    store.put("<none>", "", Authority::new().sign(&["127.0.0.1"]));
+    let (origin, server) = (Server::start(|_| {}), Server::start(|_| {}));
+    let protected = Server::start(|setup| {
+        setup.tls = Some(TlsSpec { policies: vec![TlsPolicy::default()] });
+        setup.certificates = Some(store);
+    });
+    let octets = support::octets(3_000_000);
+    for (forward, port) in [
+        ("forward", origin.address().port()),
+        ("forward2", origin.address().port()),
+        ("forwards", protected.address().port()),
+        ("forwards2", protected.address().port()),
+    ] {
+        let target = format!("/{forward}/{port}/echo");
+        let mut client: Client = server.client();
+        client.post(&target, &octets);
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.body.len(), answer.body == octets), (200, octets.len(), true), "{forward}");
+        let mut client = server.http2();
+        let answer = client.exchange("POST", &target, Some(&Body::sized(octets.clone())));
+        assert_eq!((answer.status, answer.body == octets), (200, true), "{forward} from HTTP/2");
+    }
+}

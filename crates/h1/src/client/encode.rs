@@ -1,0 +1,107 @@
+//! A request's head as octets (RFC 9112 §3, §5).
+
+use causeway_message::octets::is_token;
+use causeway_message::{Framing, Head, KnownName, Method, NameRef, Target, TargetForm, WriteList, is_host_port, names};
+
+use crate::encode::{is_ours, put_length};
+
+/// Octets of a request line and of the fields that the machine adds, at most, less the target and the authority.
+const OWN_BYTES_MAX: usize = 192;
+
+/// `None`, and nothing put, where the head may not be sent like this.
+pub(super) fn request_head(head: &Head, framing: Framing, out: &mut WriteList) -> Option<()> {
+    let (method, target, fields) = (head.method(), head.target(), head.fields());
+    let is_connect = method == Method::Connect;
+    // RFC 9110 §4.2.1: an empty host is invalid.
+    let authority = head.authority().filter(|host| !host.is_empty() && is_host_port(host.as_bytes()))?;
+    check_target(method, target)?;
+    // RFC 9110 §9.3.6: CONNECT has no content; §7.8: a switch names what to.
+    let goes = match framing {
+        Framing::Tunnel => is_connect || fields.contains(names::UPGRADE),
+        Framing::Empty | Framing::Sized(_) | Framing::Stream => !is_connect,
+    };
+    // Heads that were read have tokens for names and methods; one that was put together may have anything.
+    let names_ok = is_token(method.as_str().as_bytes()) && fields.unregistered().all(|name| is_token(name.as_bytes()));
+    if !goes || !names_ok {
+        return None;
+    }
+
+    let own = OWN_BYTES_MAX + target.as_str().len() + authority.len();
+    out.reserve(own + fields.octets() + fields.len() * 48);
+    out.put(method.as_str().as_bytes());
+    out.put_octet(b' ');
+    put_target(method, target, out);
+    // RFC 9110 §7.2: Host goes first.
+    out.put(b" HTTP/1.1\r\nHost: ");
+    out.put(authority.as_bytes());
+    out.put(b"\r\n");
+    let keeps_upgrade = framing == Framing::Tunnel && !is_connect;
+    for (name, value) in fields.iter() {
+        if !matches!(name, NameRef::Known(known) if is_left_out(known, keeps_upgrade)) {
+            out.put_field(name, value);
+        }
+    }
+    match framing {
+        Framing::Sized(octets) => put_length(octets, out),
+        // RFC 9110 §8.6: methods that expect content say that there is none.
+        Framing::Empty if matches!(method, Method::Post | Method::Put | Method::Patch) => {
+            put_length(0, out);
+        }
+        Framing::Stream => out.put(b"Transfer-Encoding: chunked\r\n"),
+        Framing::Empty | Framing::Tunnel => {}
+    }
+    // RFC 9110 §7.8, §10.1.4: neither Upgrade nor TE is sent without Connection naming it.
+    out.put(match (keeps_upgrade, fields.has_token(names::TE, "trailers")) {
+        (false, false) => b"\r\n",
+        (false, true) => b"TE: trailers\r\nConnection: TE\r\n\r\n",
+        (true, false) => b"Connection: Upgrade\r\n\r\n",
+        (true, true) => b"TE: trailers\r\nConnection: Upgrade, TE\r\n\r\n",
+    });
+    Some(())
+}
+
+// RFC 9112 §3.2: which method goes with which form.
+#[inline]
+fn check_target(method: Method<'_>, target: Target<'_>) -> Option<()> {
+    let ok = match target.form() {
+        TargetForm::Origin | TargetForm::Absolute => method != Method::Connect && !target.as_str().is_empty(),
+        TargetForm::Authority => method == Method::Connect && target.is_host_and_port(),
+        TargetForm::Asterisk => method == Method::Options,
+    };
+    ok.then_some(())
+}
+
+fn put_target(method: Method<'_>, target: Target<'_>, out: &mut WriteList) {
+    if target.form() != TargetForm::Absolute {
+        return out.put(target.as_str().as_bytes());
+    }
+    // RFC 9112 §3.2.4: OPTIONS of a whole server, on its last way.
+    let (scheme, authority) = (target.scheme().unwrap_or_default(), target.authority().unwrap_or_default());
+    if method == Method::Options && target.as_str().len() == scheme.len() + "://".len() + authority.len() {
+        return out.put_octet(b'*');
+    }
+    out.put(target.path().as_bytes());
+    if let Some(query) = target.query() {
+        out.put_octet(b'?');
+        out.put(query.as_bytes());
+    }
+}
+
+// What the machine says itself (Host, framing, Connection, TE), and what belongs to another connection (RFC 9110 §7.6.1).
+#[inline]
+fn is_left_out(name: KnownName, keeps_upgrade: bool) -> bool {
+    is_ours(name)
+        || name == names::HOST
+        || name == names::TE
+        || name == names::EXPECT
+        || name == names::HTTP2_SETTINGS
+        || name == names::UPGRADE && !keeps_upgrade
+}
+
+/// RFC 9110 §6.5.1: what frames, routes or changes a message may not come behind it.
+pub(super) fn may_trail(name: NameRef<'_>) -> bool {
+    match name {
+        NameRef::Known(known) => !is_left_out(known, false) && known != names::TRAILER,
+        NameRef::Other(name) => is_token(name.as_bytes()),
+    }
+}

@@ -1,0 +1,210 @@
+//! RFC 9112 §3, §5, §6 in the client's role: what a request looks like on the wire, and what is never sent.
+#![allow(missing_docs, reason = "a test")]
+
+mod upstream;
+
+use causeway_h1::{Limits, Unopened};
+use causeway_message::{Chunk, FieldMap, FieldValue, Framing, Head, Method, NameRef, StreamId, Version, names};
+use upstream::{Asking, Upstream, request};
+
+const ONE: StreamId = StreamId(1);
+
+fn opened(head: &Head, framing: Framing) -> Result<String, Unopened> {
+    let mut upstream = Upstream::new(Limits::default());
+    let stream = upstream.client.open(head, framing, &mut upstream.out);
+    let text = upstream.written();
+    match stream {
+        Ok(stream) => {
+            assert_eq!((stream, upstream.client.room()), (ONE, 0));
+            Ok(text)
+        }
+        Err(unopened) => {
+            assert_eq!((text.as_str(), upstream.client.room()), ("", 1), "nothing sent, nothing lost");
+            Err(unopened)
+        }
+    }
+}
+
+/// Lines are joined by '|'.
+#[track_caller]
+fn check(cases: &[(&str, &Head, Framing, Result<&str, Unopened>)]) {
+    for (why, head, framing, want) in cases {
+        let want = want.map(|want| want.replace('|', "\r\n") + "\r\n\r\n");
+        assert_eq!(opened(head, *framing), want, "{why}");
+    }
+}
+
+/// §3.2: origin form, whatever came; §3.2.3: authority for CONNECT alone; §3.2.4: the asterisk for OPTIONS alone; RFC 9110 §7.2: one
+/// Host, the authority's, and first.
+#[test]
+fn request_lines() {
+    use Framing::{Empty, Tunnel};
+    let host = &[("X-A", "b"), ("Host", "h.test:8080")][..];
+    check(&[
+        ("origin", &request("GET", "/a?b", host), Empty, Ok("GET /a?b HTTP/1.1|Host: h.test:8080|X-A: b")),
+        ("any method", &request("BREW", "/", host), Empty, Ok("BREW / HTTP/1.1|Host: h.test:8080|X-A: b")),
+        ("absolute", &request("GET", "http://a.test/p?q", host), Empty, Ok("GET /p?q HTTP/1.1|Host: a.test|X-A: b")),
+        ("absolute, no path", &request("GET", "http://a.test?q", &[]), Empty, Ok("GET /?q HTTP/1.1|Host: a.test")),
+        ("absolute, nothing", &request("GET", "http://a.test", &[]), Empty, Ok("GET / HTTP/1.1|Host: a.test")),
+        (
+            "a server's options",
+            &request("OPTIONS", "*", host),
+            Empty,
+            Ok("OPTIONS * HTTP/1.1|Host: h.test:8080|X-A: b"),
+        ),
+        ("the same", &request("OPTIONS", "http://a.test", &[]), Empty, Ok("OPTIONS * HTTP/1.1|Host: a.test")),
+        ("a page's", &request("OPTIONS", "http://a.test/", &[]), Empty, Ok("OPTIONS / HTTP/1.1|Host: a.test")),
+        ("that looks like it", &request("OPTIONS", "http://a/a", &[]), Empty, Ok("OPTIONS /a HTTP/1.1|Host: a")),
+        ("with a query", &request("OPTIONS", "http://a?a", &[]), Empty, Ok("OPTIONS /?a HTTP/1.1|Host: a")),
+        (
+            "CONNECT",
+            &request("CONNECT", "b.test:443", host),
+            Tunnel,
+            Ok("CONNECT b.test:443 HTTP/1.1|Host: b.test:443|X-A: b"),
+        ),
+        ("two Hosts", &request("GET", "/", &[("Host", "a"), ("Host", "b")]), Empty, Ok("GET / HTTP/1.1|Host: a")),
+        ("CONNECT to a path", &request("CONNECT", "/", host), Tunnel, Err(Unopened::Head)),
+        ("CONNECT without a port", &request("CONNECT", "b.test:", host), Tunnel, Err(Unopened::Head)),
+        ("CONNECT with content", &request("CONNECT", "b.test:443", host), Framing::Sized(1), Err(Unopened::Head)),
+        ("CONNECT for nothing", &request("CONNECT", "b.test:443", host), Empty, Err(Unopened::Head)),
+        ("an authority for GET", &request("GET", "b.test:443", host), Empty, Err(Unopened::Head)),
+        ("an asterisk for GET", &request("GET", "*", host), Empty, Err(Unopened::Head)),
+        ("no Host", &request("GET", "/", &[]), Empty, Err(Unopened::Head)),
+        ("an empty Host", &request("GET", "/", &[("Host", "")]), Empty, Err(Unopened::Head)),
+        ("a Host that is none", &request("GET", "/", &[("Host", "a b")]), Empty, Err(Unopened::Head)),
+        ("a Host with a path", &request("GET", "/", &[("Host", "a/b")]), Empty, Err(Unopened::Head)),
+        ("no target", &Head::new(), Empty, Err(Unopened::Head)),
+    ]);
+    // Whatever version the request came by, ours goes out.
+    let mut head = request("GET", "/", &[("Host", "a")]);
+    head.set_version(Version::Http10);
+    check(&[("from HTTP/1.0", &head, Empty, Ok("GET / HTTP/1.1|Host: a"))]);
+}
+
+/// RFC 9110 §7.6.1, §8.6, §10.1.4, RFC 9112 §6: fields of the connection and of the framing are ours.
+#[test]
+fn fields() {
+    use Framing::{Empty, Sized, Stream, Tunnel};
+    let all = request(
+        "GET",
+        "/",
+        &[
+            ("Host", "a"),
+            ("Connection", "close, X-Hop"),
+            ("Content-Length", "77"),
+            ("Transfer-Encoding", "gzip, chunked"),
+            ("Keep-Alive", "timeout=5"),
+            ("Proxy-Connection", "close"),
+            ("Upgrade", "websocket"),
+            ("HTTP2-Settings", "AAMAAABkAAQAAP__"),
+            ("TE", "gzip"),
+            ("Expect", "100-continue"),
+            ("X-Own", "\u{e9}"),
+        ],
+    );
+    let te = request("GET", "/", &[("Host", "a"), ("TE", "gzip, Trailers"), ("TE", "deflate"), ("Upgrade", "x")]);
+    let of = |method| request(method, "/", &[("Host", "a")]);
+    check(&[
+        ("none of them", &all, Empty, Ok("GET / HTTP/1.1|Host: a|X-Own: \u{e9}")),
+        ("but a length", &all, Sized(5), Ok("GET / HTTP/1.1|Host: a|X-Own: \u{e9}|Content-Length: 5")),
+        ("of nothing", &all, Sized(0), Ok("GET / HTTP/1.1|Host: a|X-Own: \u{e9}|Content-Length: 0")),
+        ("or chunks", &all, Stream, Ok("GET / HTTP/1.1|Host: a|X-Own: \u{e9}|Transfer-Encoding: chunked")),
+        (
+            "or a switch",
+            &all,
+            Tunnel,
+            Ok("GET / HTTP/1.1|Host: a|Upgrade: websocket|X-Own: \u{e9}|Connection: Upgrade"),
+        ),
+        ("trailers are welcome", &te, Empty, Ok("GET / HTTP/1.1|Host: a|TE: trailers|Connection: TE")),
+        ("and a switch", &te, Tunnel, Ok("GET / HTTP/1.1|Host: a|Upgrade: x|TE: trailers|Connection: Upgrade, TE")),
+        ("nothing to post", &of("POST"), Empty, Ok("POST / HTTP/1.1|Host: a|Content-Length: 0")),
+        ("nothing to put", &of("PUT"), Empty, Ok("PUT / HTTP/1.1|Host: a|Content-Length: 0")),
+        ("nothing to patch", &of("PATCH"), Empty, Ok("PATCH / HTTP/1.1|Host: a|Content-Length: 0")),
+        ("nothing to delete", &of("DELETE"), Empty, Ok("DELETE / HTTP/1.1|Host: a")),
+        ("a switch to nothing", &of("GET"), Tunnel, Err(Unopened::Head)),
+    ]);
+}
+
+/// What the types let pass is looked at: names and methods that were put together by hand.
+#[test]
+fn nothing_malformed_goes_out() {
+    let good = || request("GET", "/", &[("Host", "a")]);
+    for bad in ["", "a b", "X: y\r\nEvil", "é", "X\0"] {
+        let mut named = good();
+        named.fields_mut().append(NameRef::Other(bad), FieldValue::from_static("v"));
+        let mut method = good();
+        method.set_method(Method::Other(bad));
+        let want = Err(Unopened::Head);
+        check(&[("name", &named, Framing::Empty, want), ("method", &method, Framing::Empty, want)]);
+    }
+    let mut fields = FieldMap::new();
+    for (name, value) in [
+        (NameRef::Other("X: y\r\nEvil"), "1"),
+        (names::CONTENT_LENGTH.into(), "1"),
+        (names::TRANSFER_ENCODING.into(), "chunked"),
+        (names::HOST.into(), "evil"),
+        (names::UPGRADE.into(), "x"),
+        (names::TRAILER.into(), "x"),
+        (NameRef::Other("X-Sum"), "2"),
+        (names::ETAG.into(), "3"),
+    ] {
+        fields.append(name, FieldValue::from_static(value));
+    }
+    let mut upstream = Upstream::asked("POST", Framing::Stream);
+    upstream.client.send_trailers(ONE, &fields, &mut upstream.out);
+    assert!(upstream.written().ends_with("\r\n\r\n0\r\nX-Sum: 2\r\nETag: 3\r\n\r\n"));
+}
+
+/// §6, §7.1: content as its framing has it; past its end nothing, short of it no end.
+#[test]
+fn content() {
+    let mut trailers = FieldMap::new();
+    trailers.append(NameRef::Other("X-T"), FieldValue::from_static("1"));
+    for (framing, with_trailers, want, state) in [
+        (Framing::Sized(9), false, "hello you", "nothing"),
+        (Framing::Sized(7), true, "hello y", "nothing"),
+        (Framing::Sized(10), false, "hello you", "close"),
+        (Framing::Sized(0), false, "", "nothing"),
+        (Framing::Empty, false, "", "nothing"),
+        (Framing::Stream, false, "5|hello|4| you|0||", "nothing"),
+        (Framing::Stream, true, "5|hello|4| you|0|X-T: 1||", "nothing"),
+    ] {
+        let mut upstream = Upstream::asked("POST", framing);
+        for piece in [&b"hello"[..], b"", b" you"] {
+            upstream.send(ONE, piece);
+        }
+        if with_trailers {
+            upstream.client.send_trailers(ONE, &trailers, &mut upstream.out);
+            upstream.send(ONE, b"late");
+        }
+        upstream.client.finish(ONE, &mut upstream.out);
+        upstream.client.finish(ONE, &mut upstream.out);
+        upstream.send(ONE, b"late");
+        assert!(!upstream.client.writable(ONE));
+        let text = upstream.written();
+        let content = text.split_once("\r\n\r\n").unwrap().1;
+        assert_eq!((content, upstream.take().as_str()), (want.replace('|', "\r\n").as_str(), state), "{framing:?}");
+    }
+    // Large chunks go by reference, and what belongs to another exchange goes nowhere.
+    let mut upstream = Upstream::asked("POST", Framing::Stream);
+    upstream.written();
+    let mut chunk = Chunk::from(vec![b'x'; 5000]);
+    upstream.client.send(StreamId(2), &mut chunk.clone(), &mut upstream.out);
+    assert_eq!(upstream.written(), "");
+    upstream.client.send(ONE, &mut chunk, &mut upstream.out);
+    assert_eq!(upstream.written(), format!("1388\r\n{}\r\n", "x".repeat(5000)));
+}
+
+/// RFC 9112 §9.3: one at a time.
+#[test]
+fn one_exchange_at_a_time() {
+    let mut upstream = Upstream::asked("GET", Framing::Empty);
+    let Asking(method, framing) = upstream::GET;
+    assert_eq!(upstream.ask(method, framing), Err(Unopened::Full));
+    upstream.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(upstream.ask(method, framing), Ok(StreamId(2)));
+    upstream.client.drain();
+    assert_eq!(upstream.ask(method, framing), Err(Unopened::Ending));
+    upstream.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(upstream.take(), "200; 200; close");
+}

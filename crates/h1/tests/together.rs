@@ -1,0 +1,218 @@
+//! Both roles face to face, cut anywhere: what one says, the other understands; and a machine that has been through anything is as good
+//! as a new one.
+#![allow(missing_docs, reason = "a test")]
+
+mod upstream;
+
+use std::rc::Rc;
+
+use causeway_h1::{Client, ClientEvent, Event, Limits, Server};
+use causeway_message::{Chunk, FieldMap, FieldValue, Framing, Head, NameRef, ResponseHead, StatusCode, WriteList};
+use proptest::prelude::*;
+use upstream::{Asking, Upstream, request, written};
+
+const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
+
+/// One message's content: how it is framed, what it is, what trails.
+#[derive(Clone, Debug)]
+struct Content {
+    framing: Framing,
+    pieces: Vec<Vec<u8>>,
+    trailer: Option<String>,
+}
+
+impl Content {
+    fn octets(&self) -> Vec<u8> {
+        if self.framing == Framing::Empty { Vec::new() } else { self.pieces.concat() }
+    }
+
+    fn trailers(&self) -> FieldMap {
+        let mut fields = FieldMap::new();
+        let value = self.trailer.as_deref().filter(|_| self.framing == Framing::Stream);
+        if let Some(value) = value.and_then(|value| FieldValue::parse(value.as_bytes())) {
+            fields.append(NameRef::Other("X-Trailer"), value);
+        }
+        fields
+    }
+}
+
+fn content() -> impl Strategy<Value = Content> {
+    let pieces = proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..1500), 0..4);
+    (pieces, 0..3u8, proptest::option::of("[a-z]{1,20}")).prop_map(|(pieces, framing, trailer)| {
+        let len = pieces.concat().len() as u64;
+        Content {
+            framing: [Framing::Empty, Framing::Sized(len), Framing::Stream][usize::from(framing)],
+            pieces,
+            trailer,
+        }
+    })
+}
+
+/// What came of a message: its first line's meaning, its content, its trailers.
+#[derive(Debug, Default, PartialEq)]
+struct Got {
+    line: String,
+    octets: Vec<u8>,
+    trailers: Vec<(String, Vec<u8>)>,
+    complete: bool,
+}
+
+fn trailers(fields: &FieldMap) -> Vec<(String, Vec<u8>)> {
+    fields.iter().map(|(name, value)| (name.as_str().to_ascii_lowercase(), value.to_vec())).collect()
+}
+
+fn hear(server: &mut Server, octets: &[u8], cut: usize) -> Got {
+    let (mut head, mut out, mut got, mut pending) = (Head::new(), WriteList::new(), Got::default(), Vec::new());
+    for piece in octets.chunks(cut) {
+        pending.extend_from_slice(piece);
+        loop {
+            let handled = server.handle_octets(&pending, &mut head, &mut out);
+            match &handled.event {
+                Some(Event::Head { body, .. }) => {
+                    let own = head.fields().get(NameRef::Other("X-Own")).unwrap_or_default();
+                    let own = String::from_utf8_lossy(own);
+                    got.line = format!("{} {} {own}", head.method().as_str(), head.target().as_str());
+                    got.complete = body.is_empty();
+                }
+                Some(Event::Data { range, .. }) => got.octets.extend_from_slice(&pending[range.clone()]),
+                Some(Event::Trailers { .. }) => (got.trailers, got.complete) = (trailers(head.fields()), true),
+                Some(Event::End { .. }) => got.complete = true,
+                Some(Event::Fault { fault, .. }) => panic!("{fault:?}"),
+                None if handled.consumed == 0 => break,
+                None => {}
+            }
+            pending.drain(..handled.consumed);
+        }
+    }
+    assert!(pending.is_empty());
+    got
+}
+
+fn listen(client: &mut Client, octets: &[u8], cut: usize) -> Got {
+    let (mut head, mut out, mut got, mut pending) =
+        (ResponseHead::default(), WriteList::new(), Got::default(), Vec::new());
+    for piece in octets.chunks(cut) {
+        pending.extend_from_slice(piece);
+        loop {
+            let handled = client.handle_octets(&pending, &mut head, &mut out);
+            match &handled.event {
+                Some(ClientEvent::Head { body, .. }) => {
+                    let own = head.fields().get(NameRef::Other("X-Own")).unwrap_or_default();
+                    got.line = format!("{} {}", head.status().as_u16(), String::from_utf8_lossy(own));
+                    got.complete = body.is_empty();
+                }
+                Some(ClientEvent::Data { range, .. }) => got.octets.extend_from_slice(&pending[range.clone()]),
+                Some(ClientEvent::Trailers { .. }) => (got.trailers, got.complete) = (trailers(head.fields()), true),
+                Some(ClientEvent::End { .. }) => got.complete = true,
+                Some(other) => panic!("{other:?}"),
+                None if handled.consumed == 0 => break,
+                None => {}
+            }
+            pending.drain(..handled.consumed);
+        }
+    }
+    assert!(pending.is_empty());
+    got
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    /// Three exchanges on one connection.
+    #[test]
+    fn requests_and_answers_arrive(
+        exchanges in proptest::collection::vec((content(), content(), "[A-Z]{1,8}", "/[a-z]{0,9}", 200..600u16, "[!-~]{1,30}"), 3),
+        cut in 1..3000usize,
+    ) {
+        let limits = Rc::new(Limits::default());
+        let (mut client, mut server) = (Client::new(Rc::clone(&limits)), Server::new(limits));
+        for (asked, answered, method, target, status, own) in exchanges {
+            prop_assume!(method != "CONNECT");
+            let mut out = WriteList::new();
+            let mut head = request("GET", &target, &[("Host", "a.test")]);
+            head.set_method(causeway_message::Method::parse(method.as_bytes()).unwrap());
+            head.fields_mut().append(NameRef::Other("X-Own"), FieldValue::parse(own.as_bytes()).unwrap());
+            let stream = client.open(&head, asked.framing, &mut out).unwrap();
+            for piece in &asked.pieces {
+                client.send(stream, &mut Chunk::from(piece.clone()), &mut out);
+            }
+            if asked.trailer.is_some() {
+                client.send_trailers(stream, &asked.trailers(), &mut out);
+            }
+            client.finish(stream, &mut out);
+            let want = Got {
+                line: format!("{method} {target} {own}"),
+                octets: asked.octets(),
+                trailers: trailers(&asked.trailers()),
+                complete: true,
+            };
+            prop_assert_eq!(hear(&mut server, &written(&out), cut), want);
+
+            let mut out = WriteList::new();
+            let mut response = ResponseHead::new(StatusCode::new(status).unwrap());
+            response.append(NameRef::Other("X-Own"), FieldValue::parse(own.as_bytes()).unwrap());
+            server.send_head(stream, &response, answered.framing, DATE, &mut out);
+            for piece in &answered.pieces {
+                server.send(stream, Chunk::from(piece.clone()), &mut out);
+            }
+            if answered.trailer.is_some() {
+                server.send_trailers(stream, &answered.trailers(), &mut out);
+            }
+            server.finish(stream, &mut out);
+            let is_bare = method == "HEAD" || response.status().forbids_content();
+            let want = Got {
+                line: format!("{status} {own}"),
+                octets: if is_bare { Vec::new() } else { answered.octets() },
+                trailers: if is_bare { Vec::new() } else { trailers(&answered.trailers()) },
+                complete: true,
+            };
+            prop_assert_eq!(listen(&mut client, &written(&out), cut), want);
+            prop_assert_eq!((client.room(), server.is_idle()), (1, true));
+        }
+    }
+}
+
+/// One machine, a thousand answers of every kind: each as from a machine that is new.
+#[test]
+fn a_used_client_is_a_fresh_one() {
+    const FIELDS: &str = "Server: x\r\nX-Own: y\r\nSet-Cookie: a=b\r\n";
+    let long = format!("X-Long: {}\r\n", "z".repeat(3000));
+    let cases: Vec<(Asking, String)> = [
+        ("GET", Framing::Empty, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello".to_owned()),
+        ("HEAD", Framing::Empty, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned()),
+        ("GET", Framing::Tunnel, format!("HTTP/1.1 426 X\r\n{FIELDS}Content-Length: 2\r\n\r\nno")),
+        ("POST", Framing::Stream, format!("HTTP/1.1 103 X\r\n{long}\r\nHTTP/1.1 204 No Content\r\n\r\n")),
+        (
+            "CONNECT",
+            Framing::Tunnel,
+            "HTTP/1.1 502 X\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX-T: a\r\n\r\n".to_owned(),
+        ),
+        ("GET", Framing::Empty, format!("HTTP/1.1 304 X\r\n{FIELDS}{long}Content-Length: 77\r\n\r\n")),
+        (
+            "POST",
+            Framing::Sized(3),
+            "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        ),
+    ]
+    .map(|(method, framing, answer)| (Asking(method, framing), answer))
+    .into();
+    let exchange = |upstream: &mut Upstream, case: &(Asking, String), cut: usize| {
+        let (Asking(method, framing), answer) = case;
+        let stream = upstream.ask(method, *framing).unwrap();
+        if !matches!(framing, Framing::Empty | Framing::Tunnel) {
+            upstream.send(stream, b"abc");
+            upstream.client.finish(stream, &mut upstream.out);
+        }
+        answer.as_bytes().chunks(cut).for_each(|piece| upstream.feed(piece));
+        (upstream.take(), upstream.written())
+    };
+    let mut used = Upstream::new(Limits::default());
+    for turn in 0..1000 {
+        // Every pair of neighbours comes up, and every place to cut.
+        let case = &cases[(turn * turn / 7 + turn) % cases.len()];
+        let cut = turn % 50 + 1;
+        let got = exchange(&mut used, case, cut);
+        assert_eq!(got, exchange(&mut Upstream::new(Limits::default()), case, cut), "turn {turn}: {case:?}");
+        assert!(got.0.ends_with("room"), "{got:?}");
+    }
+}

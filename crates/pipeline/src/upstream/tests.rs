@@ -1,0 +1,123 @@
+use causeway_message::{Chunk, FieldValue, names};
+
+use super::*;
+use crate::body::{BodyStream as _, Frame};
+
+struct Queue(Rc<Calls>, RefCell<Vec<Carried>>);
+
+impl Upstream for Queue {
+    fn carry(&self, call: Carried) {
+        self.1.borrow_mut().push(call);
+    }
+
+    fn calls(&self) -> &Rc<Calls> {
+        &self.0
+    }
+}
+
+fn queue() -> Queue {
+    Queue(Calls::new(), RefCell::default())
+}
+
+fn task() -> Task<'static> {
+    Task::from_waker(Waker::noop())
+}
+
+fn head(status: StatusCode) -> ResponseHead {
+    let mut head = ResponseHead::new(status);
+    head.set(names::ETAG, FieldValue::from_static("\"a\""));
+    head
+}
+
+#[test]
+fn an_answer_comes_in_order() {
+    let queue = queue();
+    let call = queue.calls().take();
+    call.request_mut().set_target("/a").unwrap();
+    call.send(Body::Empty, &queue);
+    assert!(call.poll_answer(&mut task()).is_pending());
+    let carried = queue.1.borrow_mut().pop().unwrap();
+    assert_eq!(carried.request().target().as_str(), "/a");
+    carried.put_interim(StatusCode::new(103).unwrap(), FieldMap::default());
+    carried.put_head(&mut head(StatusCode::NOT_FOUND), Some(3), false);
+    assert!(
+        matches!(call.poll_answer(&mut task()), Poll::Ready(Ok(Answer::Interim(status, _))) if status.as_u16() == 103)
+    );
+    assert!(matches!(call.poll_answer(&mut task()), Poll::Ready(Ok(Answer::Head { tunnel: false }))));
+    assert_eq!(call.head().status(), StatusCode::NOT_FOUND);
+    let mut body = call.into_body();
+    assert_eq!(body.len(), Some(3));
+    carried.mailbox().push(Frame::Chunk(Chunk::from_static(b"abc")));
+    carried.mailbox().complete();
+    drop(carried);
+    assert!(
+        matches!(body.poll_frame(&mut task()), Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) if chunk.as_slice() == b"abc")
+    );
+    assert!(matches!(body.poll_frame(&mut task()), Poll::Ready(None)));
+    assert_eq!(queue.calls().resting(), 0);
+    drop(body);
+    assert_eq!(queue.calls().resting(), 1);
+}
+
+// Whoever lets go tells the other: an engine's end before the answer's is a fault, or a body cut short.
+#[test]
+fn an_engine_that_lets_go_fails_the_call() {
+    let queue = queue();
+    let call = queue.calls().take();
+    call.send(Body::Empty, &queue);
+    queue.1.borrow_mut().clear();
+    assert!(matches!(call.poll_answer(&mut task()), Poll::Ready(Err(CallFault::Closed))));
+
+    let call = queue.calls().take();
+    call.send(Body::Empty, &queue);
+    let carried = queue.1.borrow_mut().pop().unwrap();
+    carried.put_head(&mut head(StatusCode::OK), None, false);
+    drop(carried);
+    let mut body = call.into_body();
+    assert!(matches!(body.poll_frame(&mut task()), Poll::Ready(Some(Err(BodyFault::PeerGone)))));
+}
+
+#[test]
+fn a_call_that_is_dropped_is_given_up() {
+    let queue = queue();
+    let call = queue.calls().take();
+    call.send(Body::Chunk(Chunk::from_static(b"x")), &queue);
+    let carried = queue.1.borrow_mut().pop().unwrap();
+    assert!(!carried.is_given_up());
+    drop(call);
+    assert!(carried.is_given_up());
+    assert_eq!(queue.calls().resting(), 0, "the engine still holds it");
+    drop(carried);
+    assert_eq!(queue.calls().resting(), 1);
+}
+
+// A dirty test: whatever a call was, the next one on its record is as on a fresh one.
+#[test]
+fn a_record_is_used_again_clean() {
+    let queue = queue();
+    let call = queue.calls().take();
+    call.request_mut().set_target("/old").unwrap();
+    call.request_mut().fields_mut().append(names::HOST, FieldValue::from_static("old"));
+    call.send(Body::Chunk(Chunk::from_static(b"old")), &queue);
+    let carried = queue.1.borrow_mut().pop().unwrap();
+    carried.put_interim(StatusCode::new(103).unwrap(), FieldMap::default());
+    carried.put_head(&mut head(StatusCode::NOT_FOUND), Some(9), true);
+    carried.set_remote(([127, 0, 0, 1], 1).into());
+    carried.mailbox().push(Frame::Chunk(Chunk::from_static(b"old")));
+    carried.mailbox().fail(BodyFault::Malformed);
+    drop((call, carried));
+    assert_eq!(queue.calls().resting(), 1);
+
+    let call = queue.calls().take();
+    assert_eq!(queue.calls().resting(), 0);
+    assert_eq!((call.request().target().as_str(), call.request().fields().len()), ("", 0));
+    assert_eq!((call.head().fields().len(), call.remote()), (0, None));
+    assert!(call.poll_answer(&mut task()).is_pending());
+    call.send(Body::Empty, &queue);
+    let carried = queue.1.borrow_mut().pop().unwrap();
+    assert!(!carried.is_given_up() && !carried.is_headed());
+    assert!(matches!(carried.take_body(), Some(Body::Empty)));
+    let mut body = call.into_body();
+    assert_eq!(body.len(), None);
+    assert!(body.poll_frame(&mut task()).is_pending());
+}
