@@ -14,8 +14,9 @@ pub(super) use memory::memory;
 
 use anyhow::Result;
 
-use self::servers::{Asker, DSKIT, Running, Times};
+use self::servers::{Asker, DSKIT, EMBEDDED, Running, Times};
 use super::Extent;
+use crate::http2::targets::{self, Target};
 use crate::progress::Progress;
 use crate::record::{Better, Chart, Kind, Metric, Row, Table};
 use crate::sample::Usage;
@@ -47,6 +48,10 @@ impl Direction {
         }
     }
 }
+
+/// What was wanted of ours: the same for each size.
+const ALLOCATIONS_MAX: f64 = 5.0;
+const OCTETS_MAX: f64 = 2000.0;
 
 /// Calls of a first run, which fills pools and says how many fill a slot.
 const FIRST: usize = 10;
@@ -95,18 +100,28 @@ fn table(shop: &mut Workshop, extent: &Extent, progress: &Progress, direction: D
         }
     }
     let word = direction.word();
+    note_targets(&mut rows);
     Ok(Some(Table {
         name: format!("httpgrpc-{word}"),
         title: format!("httpgrpc: {word} of seven sizes"),
         how: format!(
             "dskit's client with one call at a time on core 1, each server with one worker (GOMAXPROCS=1) on core 0, messages up to 64 MiB. The \
              large body is that of {}; Go's handler writes octets that were made once, and looks at no request's body, which is there whole before it is \
-             called. What is allocated is the server's own account; CPU is of the server's process. Ratios are to dskit's server as it is, of one round.",
+             called, and so does our engine's, which is a program of the bench; Causeway itself has a Caddyfile with `file_server` and `respond`. What is allocated is the server's own account; CPU is of the server's process. Ratios are to dskit's server as it is, of one round.",
             if direction == Direction::Answers { "answers" } else { "requests, and the answer is five octets" }
         ),
         chart: Some(Chart { bars: vec!["time to dskit's".to_owned()], label: Some("CPU to dskit's".to_owned()) }),
         rows,
     }))
+}
+
+/// Notes in the rows of our counted server whether each is within what was wanted.
+fn note_targets(rows: &mut [Row]) {
+    for row in rows.iter_mut().filter(|row| row.name.ends_with(EMBEDDED)) {
+        for (column, most) in [("allocations per call", ALLOCATIONS_MAX), ("allocated per call", OCTETS_MAX)] {
+            targets::note_row(row, &Target { tables: &[], row: "", column: Some(column), most }, column);
+        }
+    }
 }
 
 fn slot(

@@ -21,6 +21,7 @@ use crate::workshop::{self, Workshop};
 pub(super) const DSKIT: &str = "dskit";
 const POOLED: &str = "dskit, pooled";
 const OURS: &str = "causeway";
+pub(super) const EMBEDDED: &str = "causeway's engine";
 
 /// For all of them: who runs is said by the launch.
 static RECIPE: Recipe = Recipe {
@@ -134,7 +135,7 @@ pub(super) fn start_all(shop: &mut Workshop) -> Result<Option<(Asker, Vec<Runnin
     };
     let asker = Asker::of(program);
     let mut running = Vec::new();
-    for row in [DSKIT, POOLED, OURS] {
+    for row in [DSKIT, POOLED, OURS, EMBEDDED] {
         match start(shop, &asker, row) {
             Ok(one) => running.push(one),
             Err(error) => skip(shop, &format!("{row} with httpgrpc"), &error),
@@ -147,7 +148,8 @@ fn start(shop: &mut Workshop, asker: &Asker, row: &'static str) -> Result<Runnin
     match row {
         DSKIT => dskit(shop, asker, row, &[]),
         POOLED => dskit(shop, asker, row, &["pooled"]),
-        _ => ours(shop, asker, row),
+        OURS => ours(shop, asker, row),
+        _ => embedded(shop, asker, row),
     }
 }
 
@@ -168,9 +170,7 @@ fn ours(shop: &mut Workshop, asker: &Asker, row: &'static str) -> Result<Running
     let folder = shop.scratch.join("httpgrpc");
     fs::create_dir_all(folder.join("octets"))?;
     for (_, octets) in SIZES {
-        // As the client makes them, which compares.
-        let made: Vec<u8> = (0..octets as u32).map(|place| (place.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-        fs::write(folder.join("octets").join(octets.to_string()), made)?;
+        fs::write(folder.join("octets").join(octets.to_string()), answer::pattern(octets))?;
     }
     let port = free_port()?;
     let site = format!("httpgrpc\n\trespond /taken taken\n\troot {folder:?}\n\tfile_server");
@@ -179,6 +179,16 @@ fn ours(shop: &mut Workshop, asker: &Asker, row: &'static str) -> Result<Running
     peers::limit_workers(&mut launch, "causeway", 1);
     let server = begin(shop, asker, launch, port)?;
     Ok(Running { row, server, told: None })
+}
+
+/// Our engine in a program that answers octets which were made once, as Go's does, and counts what it allocates.
+fn embedded(shop: &Workshop, asker: &Asker, row: &'static str) -> Result<Running> {
+    let program = peers::ours(shop, "engine_httpgrpc", "of this commit")?.program;
+    let (port, told) = (free_port()?, free_port()?);
+    let mut command = vec![program.into(), port.to_string().into(), told.to_string().into()];
+    command.extend(SIZES.map(|(_, octets)| octets.to_string().into()));
+    let server = begin(shop, asker, Launch { command, path: "/".to_owned(), ..Launch::default() }, port)?;
+    Ok(Running { row, server, told: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, told))) })
 }
 
 fn begin(shop: &Workshop, asker: &Asker, launch: Launch, port: u16) -> Result<Server> {
