@@ -1,13 +1,14 @@
 //! Heads in and out, beside httparse in the same run: interleaved rounds, medians, and the ratio.
 //!
 //! Ours is the whole of what the server does for a head: parse, name, index, copy into the spare head, then look up Host,
-//! Connection, Content-Length and one unknown name. httparse's is the parse alone.
+//! Connection, Content-Length and one unknown name. httparse's is the parse alone. Of a response head ours is parse, index and
+//! copy.
 
 use std::hint::black_box;
 use std::rc::Rc;
 use std::time::Instant;
 
-use causeway_h1::{Limits, Server, parse_head};
+use causeway_h1::{Client, ClientEvent, Limits, Server, parse_head, parse_response_head};
 use causeway_message::{
     FieldName, FieldValue, Framing, Head, KnownName, ResponseHead, StatusCode, StreamId, WriteList, names,
 };
@@ -25,6 +26,12 @@ const BROWSER: &[u8] = b"GET /static/app/main.js?v=20261101 HTTP/1.1\r\nHost: ww
     Connection: keep-alive\r\n\
     Cookie: session=3f9a8c1d7b6e45029f1e; theme=dark; _ga=GA1.2.1234567890.1700000000; consent=yes\r\n\
     Upgrade-Insecure-Requests: 1\r\nSec-Fetch-Dest: document\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Site: same-origin\r\n\r\n";
+
+/// As an application server answers.
+const ANSWER: &[u8] =
+    b"HTTP/1.1 200 OK\r\nServer: gunicorn\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nConnection: keep-alive\r\n\
+    Content-Type: application/json\r\nContent-Length: 11\r\nVary: Accept, Cookie\r\nX-Frame-Options: DENY\r\n\
+    Set-Cookie: csrftoken=8d1f2a6b; Path=/; SameSite=Lax\r\n\r\n";
 
 fn ours(input: &[u8], limits: &Limits, head: &mut Head, unknown: &FieldName) {
     black_box(parse_head(black_box(input), limits, head).is_ok());
@@ -64,6 +71,60 @@ fn heads(what: &str, input: &[u8]) {
     let ratio = median(a.iter().zip(&b).map(|(a, b)| a / b).collect());
     let (a, b) = (median(a), median(b));
     println!("{what:<28} {} octets: ours {a:6.1} ns, httparse {b:6.1} ns, ratio {ratio:.2}", input.len());
+}
+
+/// A response head, less what the client asks of it.
+fn answers(what: &str, input: &[u8]) {
+    let (limits, mut head) = (Limits::default(), ResponseHead::default());
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        a.push(timed(|| {
+            black_box(parse_response_head(black_box(input), &limits, &mut head).is_ok());
+        }));
+        b.push(timed(|| {
+            let mut fields = [httparse::EMPTY_HEADER; 64];
+            let mut response = httparse::Response::new(&mut fields);
+            black_box(response.parse(black_box(input)).is_ok());
+            black_box(response.headers.len());
+        }));
+    }
+    let ratio = median(a.iter().zip(&b).map(|(a, b)| a / b).collect());
+    let (a, b) = (median(a), median(b));
+    println!("{what:<28} {} octets: ours {a:6.1} ns, httparse {b:6.1} ns, ratio {ratio:.2}", input.len());
+}
+
+/// A whole exchange in the client's role: a browser's head out, an answer with eleven octets of content in.
+fn asking() {
+    let (limits, mut request) = (Rc::new(Limits::default()), Head::new());
+    assert!(parse_head(BROWSER, &limits, &mut request).is_ok());
+    let mut client = Client::new(limits);
+    let (mut head, mut out) = (ResponseHead::default(), WriteList::new());
+    let answer = [ANSWER, b"hello world"].concat();
+    let (mut whole, mut encode) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        whole.push(timed(|| {
+            client.open(black_box(&request), Framing::Empty, &mut out).expect("room");
+            out.clear();
+            let mut rest = black_box(&answer[..]);
+            loop {
+                let handled = client.handle_octets(rest, &mut head, &mut out);
+                rest = &rest[handled.consumed..];
+                if let Some(ClientEvent::End { .. }) = handled.event {
+                    break;
+                }
+            }
+        }));
+        assert_eq!(client.room(), 1);
+        let mut asking: Vec<Client> = (0..TURNS).map(|_| Client::new(Rc::new(Limits::default()))).collect();
+        let mut asking = asking.iter_mut();
+        encode.push(timed(|| {
+            let client = asking.next().expect("one a turn");
+            client.open(black_box(&request), Framing::Empty, &mut out).expect("room");
+            black_box(&mut out).clear();
+        }));
+    }
+    println!("exchange of a client, browser's head out      {:6.1} ns", median(whole));
+    println!("browser's head, encoded                       {:6.1} ns", median(encode));
 }
 
 /// A whole exchange on one connection: request head in, its end, a response head of three fields out.
@@ -114,4 +175,6 @@ fn main() {
     heads("six lines (Crystal PR 8002)", SIX);
     heads("browser, 12 fields", BROWSER);
     exchange();
+    answers("answer, 8 fields", ANSWER);
+    asking();
 }

@@ -39,16 +39,17 @@ pub enum Unopened {
     Full,
     /// No request will be sent on this connection any more.
     Ending,
-    /// The head lacks a target or an authority, or they do not go with the method or the framing; or a name in it is no token.
+    /// The head lacks a target or an authority, or they do not go with the method or the framing; or a name in it is no
+    /// token.
     Head,
 }
 
 /// The client's side of one HTTP/1 connection.
 ///
-/// Driven as [`Server`](crate::Server) is: octets go in by [`Client::handle_octets`], again and again with what was not consumed,
-/// until it answers with neither octets consumed nor an event. One exchange is open at a time, until its response is complete and its
-/// request is ([`Client::finish`], or [`Framing::Empty`]), or until it is reset. An exchange whose answer says so, or whose
-/// connection is not to be trusted, is the last ([`Client::is_last`]).
+/// Driven as [`Server`](crate::Server) is: octets go in by [`Client::handle_octets`], again and again with what was not
+/// consumed, until it answers with neither octets consumed nor an event. One exchange is open at a time, until its
+/// response is complete and its request is ([`Client::finish`], or [`Framing::Empty`]), or until it is reset. An
+/// exchange whose answer says so, or whose connection is not to be trusted, is the last ([`Client::is_last`]).
 #[derive(Debug)]
 pub struct Client {
     limits: Rc<Limits>,
@@ -119,8 +120,8 @@ impl Client {
         }
     }
 
-    /// What of the peer's the connection waits for: the rest of an answer's head that has begun, its content, or, between
-    /// exchanges, nothing but its end. How long an answer may take to begin is its owner's to say.
+    /// What of the peer's the connection waits for: the rest of an answer's head that has begun, its content, or,
+    /// between exchanges, nothing but its end. How long an answer may take to begin is its owner's to say.
     #[must_use]
     pub fn waits_for(&self) -> WaitsFor {
         match self.inbound {
@@ -157,7 +158,8 @@ impl Client {
         usize::from(self.is_idle() && !self.is_last())
     }
 
-    /// Whether this exchange takes content: it is open, its request is not complete, and no switch to another protocol is awaited.
+    /// Whether this exchange takes content: it is open, its request is not complete, and no switch to another protocol
+    /// is awaited.
     #[inline]
     #[must_use]
     pub fn writable(&self, stream: StreamId) -> bool {
@@ -170,11 +172,13 @@ impl Client {
         stream.0 == self.stream && self.outbound == Outbound::Tunnel
     }
 
-    /// Sends a request's head. Its target goes out in origin form, or as `*`; Host is its authority's. The fields that frame a message
-    /// or belong to its connection are the machine's and are left out, but for `TE: trailers`; so is Expect.
-    /// [`Framing::Tunnel`] asks for another protocol: that of the head's Upgrade, or by CONNECT a tunnel to its target.
+    /// Sends a request's head. Its target goes out in origin form, or as `*`; Host is its authority's. The fields that
+    /// frame a message or belong to its connection are the machine's and are left out, but for `TE: trailers`; so is
+    /// Expect. [`Framing::Tunnel`] asks for another protocol: that of the head's Upgrade, or by CONNECT a tunnel to its
+    /// target.
     ///
-    /// Octets that the peer sent before would pass for the answer: whoever reuses a connection hands in first what has come on it.
+    /// Octets that the peer sent before would pass for the answer: whoever reuses a connection hands in first what has
+    /// come on it.
     pub fn open(&mut self, head: &Head, framing: Framing, out: &mut WriteList) -> Result<StreamId, Unopened> {
         if self.is_last() {
             return Err(Unopened::Ending);
@@ -201,9 +205,10 @@ impl Client {
         Ok(StreamId(self.stream))
     }
 
-    /// Looks at octets from the peer. The spare head is filled when an event says so, and may be cleared otherwise while a
-    /// head or trailers are incomplete. A head that was incomplete at first is looked at again when its end has come, or
-    /// the limit is reached: a fault in it is told then. O(n) over all calls for each octet; no allocation once the head's memory has grown.
+    /// Looks at octets from the peer. The spare head is filled when an event says so, and may be cleared otherwise
+    /// while a head or trailers are incomplete. A head that was incomplete at first is looked at again when its end has
+    /// come, or the limit is reached: a fault in it is told then. O(n) over all calls for each octet; no allocation
+    /// once the head's memory has grown.
     pub fn handle_octets(&mut self, input: &[u8], head: &mut ResponseHead, _out: &mut WriteList) -> ClientHandled {
         match &mut self.inbound {
             Inbound::Body(body) => match body.handle(input, &self.limits, head) {
@@ -225,8 +230,8 @@ impl Client {
         }
     }
 
-    /// The peer has closed its side. To be told once [`Client::handle_octets`] consumes no more of what was read, and only where the
-    /// transport's own end came whole: content that ends with the connection is complete with it.
+    /// The peer has closed its side. To be told once [`Client::handle_octets`] consumes no more of what was read, and
+    /// only where the transport ended in order: content that ends with the connection is complete with it.
     pub fn handle_eof(&mut self) -> Option<ClientEvent> {
         let stream = StreamId(self.stream);
         match self.inbound {
@@ -253,8 +258,17 @@ impl Client {
         }
     }
 
-    /// What [`Client::waits_for`] names did not come in time. A head that was begun is given up, an idle connection wants to be
-    /// closed; about anything else the owner decides.
+    /// The connection is lost: it was reset, or its transport ended without saying so. As [`Client::handle_eof`], but
+    /// that nothing is complete by it.
+    pub fn handle_loss(&mut self) -> Option<ClientEvent> {
+        match self.inbound {
+            Inbound::UntilClose | Inbound::Tunnel => self.fail(HeadFault::Truncated, &[]).event,
+            _ => self.handle_eof(),
+        }
+    }
+
+    /// What [`Client::waits_for`] names did not come in time. A head that was begun is given up, an idle connection
+    /// wants to be closed; about anything else the owner decides.
     pub fn handle_timeout(&mut self) -> Option<ClientEvent> {
         match self.waits_for() {
             WaitsFor::Head => self.fail(HeadFault::TooSlow, &[]).event,
@@ -274,8 +288,8 @@ impl Client {
     /// Makes room in the receive window: HTTP/1 has none.
     pub fn release(&mut self, _stream: StreamId, _octets: u32) {}
 
-    /// Sends content, by reference where it is large: all of it, unless [`Client::writable`] says that it must wait. What passes a
-    /// sized content's end, or has no reader any more, is dropped.
+    /// Sends content, by reference where it is large: all of it, unless [`Client::writable`] says that it must wait.
+    /// What passes a sized content's end, or has no reader any more, is dropped.
     pub fn send(&mut self, stream: StreamId, chunk: &mut Chunk, out: &mut WriteList) {
         if stream.0 == self.stream && self.outbound == Outbound::Waiting {
             return;
@@ -296,8 +310,8 @@ impl Client {
         }
     }
 
-    /// Sends trailers, which end the content; [`Client::finish`] follows. Only chunked content can have them, elsewhere they are
-    /// left out, and so is a field that may not be one (RFC 9110 §6.5.1).
+    /// Sends trailers, which end the content; [`Client::finish`] follows. Only chunked content can have them, elsewhere
+    /// they are left out, and so is a field that may not be one (RFC 9110 §6.5.1).
     pub fn send_trailers(&mut self, stream: StreamId, fields: &FieldMap, out: &mut WriteList) {
         if stream.0 == self.stream && self.outbound == Outbound::Chunked {
             trailers(fields, encode::may_trail, out);
@@ -305,8 +319,8 @@ impl Client {
         }
     }
 
-    /// The request is complete; a tunnel ends, both ways. A sized content that is short, or a switch that was not answered, is a
-    /// [`Client::reset`].
+    /// The request is complete; a tunnel ends, both ways. A sized content that is short, or a switch that was not
+    /// answered, is a [`Client::reset`].
     pub fn finish(&mut self, stream: StreamId, out: &mut WriteList) {
         if stream.0 != self.stream {
             return;
@@ -322,8 +336,8 @@ impl Client {
         self.settle();
     }
 
-    /// Gives the exchange up: nothing more is sent or parsed, the connection wants to be closed. Nothing where the exchange is
-    /// over already.
+    /// Gives the exchange up: nothing more is sent or parsed, the connection wants to be closed. Nothing where the
+    /// exchange is over already.
     pub fn reset(&mut self, stream: StreamId) {
         if stream.0 == self.stream && !self.is_idle() {
             self.end();
@@ -419,7 +433,8 @@ impl Client {
         self.over = true;
     }
 
-    // The answer through: the request's rest is nobody's where no other may follow (RFC 9112 §9.6). Both through: on to the next.
+    // The answer through: the request's rest is nobody's where no other may follow (RFC 9112 §9.6). Both through: on to
+    // the next.
     fn settle(&mut self) {
         if !matches!(self.inbound, Inbound::Done) {
             return;

@@ -65,8 +65,9 @@ pub enum ClientEvent {
         /// The exchange.
         stream: StreamId,
     },
-    /// The final head is in the spare head. With [`BodyLength::None`] the response is complete. The answer to a request for
-    /// another protocol may have made it a tunnel: [`Client::is_tunnel`](crate::Client::is_tunnel) says so, and the length is unknown.
+    /// The final head is in the spare head. With [`BodyLength::None`] the response is complete. The answer to a request
+    /// for another protocol may have made it a tunnel: [`Client::is_tunnel`](crate::Client::is_tunnel) says so, and the
+    /// length is unknown.
     Head {
         /// The exchange.
         stream: StreamId,
@@ -90,14 +91,15 @@ pub enum ClientEvent {
         /// The exchange.
         stream: StreamId,
     },
-    /// The exchange and the connection are over, and no octet of an answer has come. On a connection that was idle before, most likely the
-    /// peer closed it while the request was on its way; known that is not, so only what may be done twice may be sent again (RFC 9112
-    /// §9.3.1).
+    /// The exchange and the connection are over, and no octet of an answer has come. On a connection that was idle
+    /// before, most likely the peer closed it while the request was on its way; known that is not, so only what may be
+    /// done twice may be sent again (RFC 9112 §9.3.1).
     Unprocessed {
         /// The exchange.
         stream: StreamId,
     },
-    /// The connection is over, and an open exchange with it: what is incomplete stays incomplete, and nothing of it may pass for whole.
+    /// The connection is over, and an open exchange with it: what is incomplete stays incomplete, and nothing of it may
+    /// pass for whole.
     Broken {
         /// What the peer did.
         fault: HeadFault,

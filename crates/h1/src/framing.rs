@@ -1,11 +1,14 @@
 //! What the fields of a head, of either role, say of where its content ends and whether another message may follow.
+//!
+//! Each role has one call of these. Left to the compiler they become functions, for 53 instructions a request more; a server's whole
+//! `handle_octets` is some 2000.
 
 use causeway_message::{BodyLength, FieldMap, names, octets};
 
 use crate::fault::HeadFault;
 
 /// What the framing fields say (RFC 9112 §6.1, §6.3). Whatever two parsers could read in two ways is refused.
-#[inline]
+#[inline(always)]
 pub(crate) fn body_length(fields: &FieldMap, is_10: bool) -> Result<BodyLength, HeadFault> {
     if let Some(coding) = fields.get(names::TRANSFER_ENCODING) {
         if fields.contains(names::CONTENT_LENGTH) {
@@ -46,7 +49,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of(fields: &FieldMap) -> Self {
         let mut options = Self::default();
         if let Some(first) = fields.get(names::CONNECTION) {

@@ -34,8 +34,8 @@ fn check(cases: &[(&str, &Head, Framing, Result<&str, Unopened>)]) {
     }
 }
 
-/// §3.2: origin form, whatever came; §3.2.3: authority for CONNECT alone; §3.2.4: the asterisk for OPTIONS alone; RFC 9110 §7.2: one
-/// Host, the authority's, and first.
+/// §3.2: origin form, whatever came; §3.2.3: authority for CONNECT alone; §3.2.4: the asterisk for OPTIONS alone; RFC
+/// 9110 §7.2: one Host, the authority's, and first.
 #[test]
 fn request_lines() {
     use Framing::{Empty, Tunnel};

@@ -123,7 +123,8 @@ fn limits() {
     check(&[("by default", &huge, "HeadTooLong; close")]);
 }
 
-/// §2.2: what is not whole is waited for, wherever it stops; §8: closed there, it is incomplete, and before its first octet nothing.
+/// §2.2: what is not whole is waited for, wherever it stops; §8: closed there, it is incomplete, and before its first
+/// octet nothing.
 #[test]
 fn incomplete_heads() {
     let whole = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Other: value\r\n\r\n";
@@ -135,7 +136,8 @@ fn incomplete_heads() {
     check_asked(GET, Then::Closes, &[("nothing", "", "unprocessed; close")]);
 }
 
-/// RFC 9110 §15.2: any number of them, within a bound, before the answer and never instead of it; §15.2.2, §7.8: 101 only if asked for.
+/// RFC 9110 §15.2: any number of them, within a bound, before the answer and never instead of it; §15.2.2, §7.8: 101
+/// only if asked for.
 #[test]
 fn answers_before_the_answer() {
     const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";

@@ -35,7 +35,8 @@ fn persistence() {
     }
 }
 
-/// §9.2, §11.1: what answers no request would pass for the answer to the next: before the first request, between two, behind an answer.
+/// §9.2, §11.1: what answers no request would pass for the answer to the next: before the first request, between two,
+/// behind an answer.
 #[test]
 fn what_nobody_asked_for() {
     for unasked in [NEXT, "\r\n", "\n", "x", "HTTP/1.1 408 Request Timeout\r\n\r\n"] {
@@ -58,7 +59,8 @@ fn what_nobody_asked_for() {
     }
 }
 
-/// §9.3.1: a server may close between two exchanges; a request that it never answered may be sent again, if it may be sent twice.
+/// §9.3.1: a server may close between two exchanges; a request that it never answered may be sent again, if it may be
+/// sent twice.
 #[test]
 fn the_server_closes() {
     let mut upstream = Upstream::asked("GET", Framing::Empty);
@@ -77,6 +79,32 @@ fn the_server_closes() {
 
     // One octet is an answer that was begun.
     check_asked(GET, Then::Closes, &[("one octet", "H", "Truncated; close")]);
+}
+
+/// §8, §9.8: a connection that is lost, not closed, completes nothing; a request without an octet of an answer is told
+/// apart here too.
+#[test]
+fn the_connection_is_lost() {
+    for (method, framing, came, want) in [
+        ("GET", Framing::Empty, "", "unprocessed; close"),
+        ("GET", Framing::Empty, "HTTP/1.1 200", "Truncated; close"),
+        (
+            "GET",
+            Framing::Empty,
+            "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello",
+            "200 +9; [hello] Truncated; close",
+        ),
+        ("GET", Framing::Empty, "HTTP/1.1 200 OK\r\n\r\nhello", "200 +?; [hello] Truncated; close"),
+        ("GET", Framing::Tunnel, "HTTP/1.1 101 X\r\nUpgrade: x\r\n\r\nhello", "101 tunnel; [hello] Truncated; close"),
+        ("GET", Framing::Empty, "HTTP/1.1 204 X\r\n\r\n", "204; close"),
+        ("POST", Framing::Stream, "HTTP/1.1 204 X\r\n\r\n", "204; Truncated; close"),
+    ] {
+        let mut upstream = Upstream::asked(method, framing);
+        upstream.feed(came.as_bytes());
+        upstream.lose();
+        assert_eq!(upstream.take(), want, "{came:?}");
+        assert!(upstream.client.is_idle() && upstream.client.handle_loss().is_none());
+    }
 }
 
 /// §9.3, §9.5: an answer may come before the request is complete; the connection may be used again once it is.

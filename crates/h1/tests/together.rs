@@ -1,5 +1,5 @@
-//! Both roles face to face, cut anywhere: what one says, the other understands; and a machine that has been through anything is as good
-//! as a new one.
+//! Both roles face to face, cut anywhere: what one says, the other understands; and a machine that has been through
+//! anything is as good as a new one.
 #![allow(missing_docs, reason = "a test")]
 
 mod upstream;

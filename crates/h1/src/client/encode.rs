@@ -87,7 +87,8 @@ fn put_target(method: Method<'_>, target: Target<'_>, out: &mut WriteList) {
     }
 }
 
-// What the machine says itself (Host, framing, Connection, TE), and what belongs to another connection (RFC 9110 §7.6.1).
+// What the machine says itself (Host, framing, Connection, TE), and what belongs to another connection (RFC 9110
+// §7.6.1).
 #[inline]
 fn is_left_out(name: KnownName, keeps_upgrade: bool) -> bool {
     is_ours(name)

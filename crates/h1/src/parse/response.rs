@@ -7,8 +7,8 @@ use crate::fault::HeadFault;
 use crate::limits::Limits;
 use crate::scan;
 
-/// Parses a response head that begins with the first octet. On anything but [`Parsed::Whole`] the head is left cleared. O(n);
-/// allocates only where the head's memory has to grow.
+/// Parses a response head that begins with the first octet. On anything but [`Parsed::Whole`] the head is left cleared.
+/// O(n); allocates only where the head's memory has to grow.
 pub fn parse_response_head(input: &[u8], limits: &Limits, head: &mut ResponseHead) -> Result<Parsed, HeadFault> {
     response_head(input, limits, head).map(|(parsed, _)| parsed)
 }
@@ -50,8 +50,9 @@ fn parse_into(input: &[u8], limits: &Limits, head: &mut ResponseHead) -> Result<
     }
 }
 
-/// RFC 9112 §4: HTTP-version SP status-code SP [ reason-phrase ] CRLF. The reason phrase says nothing to a client; the space before
-/// it may be missing with it, as §4 lets a recipient forgive: servers in use leave it out, and no two parsers part over it.
+/// RFC 9112 §4: HTTP-version SP status-code SP [ reason-phrase ] CRLF. The reason phrase says nothing to a client; the
+/// space before it may be missing with it, as §4 lets a recipient forgive: servers in use leave it out, and no two
+/// parsers part over it.
 #[inline]
 fn status_line(input: &[u8]) -> Result<Line, Stop> {
     let version = match input.first_chunk::<9>() {

@@ -84,6 +84,12 @@ impl Upstream {
         }
     }
 
+    pub fn lose(&mut self) {
+        if let Some(event) = self.client.handle_loss() {
+            self.note(event, &[]);
+        }
+    }
+
     pub fn time_out(&mut self) {
         if let Some(event) = self.client.handle_timeout() {
             self.note(event, &[]);

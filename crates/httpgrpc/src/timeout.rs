@@ -1,0 +1,97 @@
+//! `grpc-timeout`: how long the client will wait (gRPC over HTTP/2, "Timeout").
+
+use std::time::Duration;
+
+use causeway_message::octets::{parse_number, write_number};
+
+const DIGITS_MAX: usize = 8;
+const NUMBER_MAX: u128 = 99_999_999;
+
+const NANOS: [(u8, u128); 6] = [
+    (b'n', 1),
+    (b'u', 1_000),
+    (b'm', 1_000_000),
+    (b'S', 1_000_000_000),
+    (b'M', 60 * 1_000_000_000),
+    (b'H', 3600 * 1_000_000_000),
+];
+
+/// A timeout from the field's value: one to eight digits and a unit. `None` for anything else.
+#[must_use]
+pub fn parse(value: &[u8]) -> Option<Duration> {
+    let (unit, digits) = value.split_last()?;
+    if digits.len() > DIGITS_MAX {
+        return None;
+    }
+    let number = u32::try_from(parse_number(digits)?).ok()?;
+    Some(match unit {
+        b'n' => Duration::from_nanos(u64::from(number)),
+        b'u' => Duration::from_micros(u64::from(number)),
+        b'm' => Duration::from_millis(u64::from(number)),
+        b'S' => Duration::from_secs(u64::from(number)),
+        b'M' => Duration::from_secs(u64::from(number) * 60),
+        b'H' => Duration::from_secs(u64::from(number) * 3600),
+        _ => return None,
+    })
+}
+
+/// The field's value for a timeout, in the smallest unit in which it has eight digits, rounded up. What is longer than 11 000 years is that.
+#[must_use]
+pub fn print(timeout: Duration, into: &mut [u8; DIGITS_MAX + 1]) -> &[u8] {
+    let nanos = timeout.as_nanos();
+    let in_units = NANOS.map(|(unit, each)| (unit, nanos.div_ceil(each)));
+    let fits = in_units.into_iter().find(|(_, number)| *number <= NUMBER_MAX);
+    let (unit, number) = fits.unwrap_or((b'H', NUMBER_MAX));
+    let mut digits = [0; 20];
+    let digits = write_number(number as u64, &mut digits);
+    into[..digits.len()].copy_from_slice(digits);
+    into[digits.len()] = unit;
+    &into[..=digits.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_digits_and_a_unit() {
+        for (value, want) in [
+            ("0n", Some(Duration::ZERO)),
+            ("1n", Some(Duration::from_nanos(1))),
+            ("100m", Some(Duration::from_millis(100))),
+            ("1S", Some(Duration::from_secs(1))),
+            ("007u", Some(Duration::from_micros(7))),
+            ("2M", Some(Duration::from_secs(120))),
+            ("99999999H", Some(Duration::from_secs(99_999_999 * 3600))),
+            ("100000000n", None),
+            ("", None),
+            ("S", None),
+            ("1", None),
+            ("1s", None),
+            ("-1S", None),
+            ("1.5S", None),
+            ("1 S", None),
+        ] {
+            assert_eq!(parse(value.as_bytes()), want, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_printed_is_not_shorter() {
+        let mut into = [0; 9];
+        for (timeout, want) in [
+            (Duration::ZERO, "0n"),
+            (Duration::from_nanos(99_999_999), "99999999n"),
+            (Duration::from_nanos(100_000_001), "100001u"),
+            (Duration::from_secs(1), "1000000u"),
+            (Duration::from_secs(3600), "3600000m"),
+            (Duration::from_secs(200_000_000), "3333334M"),
+            (Duration::from_secs(99_999_999 * 3600), "99999999H"),
+            (Duration::MAX, "99999999H"),
+        ] {
+            let printed = print(timeout, &mut into);
+            assert_eq!(std::str::from_utf8(printed), Ok(want), "{timeout:?}");
+            assert!(timeout == Duration::MAX || parse(printed).is_some_and(|again| again >= timeout));
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The hot path allocates nothing once its memory has grown.
+#![allow(missing_docs, reason = "a test")]
+
+mod counting;
+mod lender;
+
+use causeway_httpgrpc::stream::{Part, RequestStreamDecoder, encode_chunk, encode_request_head};
+use causeway_httpgrpc::{
+    Encoding, ErrorEncoder, Limits, RequestDecoder, Status, Turn, encode_request, encode_response,
+};
+use causeway_message::{Chunk, FieldMap, FieldValue, Head, Method, NameRef, StatusCode, names};
+use counting::allocations_during;
+use lender::Lender;
+
+fn head() -> Head {
+    let mut head = Head::new();
+    head.set_method(Method::Other("BREW"));
+    head.set_target("/api/v1/push?x=1").unwrap();
+    head.fields_mut().append(names::HOST, FieldValue::from_static("a.test"));
+    head.fields_mut().append(names::ACCEPT, FieldValue::from_static("a/b"));
+    head.fields_mut().append(NameRef::Other("x-own"), FieldValue::from_static("1"));
+    head.fields_mut().append(names::ACCEPT, FieldValue::from_static("c/d"));
+    head.fields_mut().append(NameRef::Other("x-own"), FieldValue::from_static("2"));
+    head
+}
+
+#[track_caller]
+fn check(mut once: impl FnMut()) {
+    assert!(allocations_during(&mut once) > 0, "the counter counts");
+    (0..20).for_each(|_| once());
+    assert_eq!(allocations_during(|| (0..100).for_each(|_| once())), 0);
+}
+
+/// Chunks of a block each, of these sizes one after the other.
+fn cut(octets: &[u8], sizes: &[usize], lender: &Lender, mut each: impl FnMut(Chunk)) {
+    let (mut rest, mut at) = (octets, 0);
+    while !rest.is_empty() {
+        let (some, behind) = rest.split_at(sizes[at % sizes.len()].min(rest.len()));
+        each(lender.chunk(some));
+        (rest, at) = (behind, at + 1);
+    }
+}
+
+#[test]
+fn decoding_allocates_nothing_in_steady_state() {
+    let mut octets = Vec::new();
+    encode_request(&head(), 100_000, &mut octets).unwrap();
+    octets.resize(octets.len() + 100_000, b'x');
+    for sizes in [&[16 * 1024][..], &[40, 8192], &[7]] {
+        let (mut decoder, lender) = (RequestDecoder::new(Limits::default()), Lender::default());
+        check(|| {
+            decoder.begin(Encoding::Identity);
+            cut(&octets, sizes, &lender, |mut chunk| {
+                assert_eq!(decoder.push(&mut chunk, &mut || lender.take()), Ok(Turn::Done));
+            });
+            decoder.finish().unwrap();
+            assert_eq!(decoder.message_mut().body.drain().map(|chunk| chunk.len()).sum::<usize>(), 100_000);
+        });
+    }
+}
+
+#[test]
+fn inflating_allocates_nothing_in_steady_state() {
+    let mut plain = Vec::new();
+    encode_request(&head(), 50_000, &mut plain).unwrap();
+    plain.resize(plain.len() + 50_000, b'x');
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut encoder, &plain[5..]).unwrap();
+    let mut octets = lender::framed(&encoder.finish().unwrap());
+    octets[0] = 1;
+    let (mut decoder, lender) = (RequestDecoder::new(Limits::default()), Lender::default());
+    check(|| {
+        decoder.begin(Encoding::Gzip);
+        let mut chunk = lender.chunk(&octets);
+        while decoder.push(&mut chunk, &mut || lender.take()).unwrap() == Turn::More {}
+        decoder.finish().unwrap();
+        assert_eq!(decoder.message().body.octets(), 50_000);
+    });
+}
+
+#[test]
+fn encoding_allocates_nothing_in_steady_state() {
+    let (head, mut out, mut scratch) = (head(), Vec::new(), Vec::new());
+    check(|| {
+        out.clear();
+        encode_request(&head, 17, &mut out).unwrap();
+        encode_response(StatusCode::OK, head.fields(), 17, &mut out).unwrap();
+        encode_request_head(&head, &mut scratch, &mut out).unwrap();
+        encode_chunk(17, &mut out).unwrap();
+    });
+    let mut trailers = FieldMap::new();
+    check(|| {
+        trailers.clear();
+        Status::OK.put(&mut trailers, &mut scratch);
+    });
+}
+
+#[test]
+fn a_stream_allocates_nothing_in_steady_state() {
+    let (mut octets, mut scratch) = (Vec::new(), Vec::new());
+    encode_request_head(&head(), &mut scratch, &mut octets).unwrap();
+    for _ in 0..20 {
+        encode_chunk(3000, &mut octets).unwrap();
+        octets.resize(octets.len() + 3000, b'x');
+    }
+    let (mut decoder, lender) = (RequestStreamDecoder::new(Limits::default()), Lender::default());
+    check(|| {
+        decoder.begin(Encoding::Identity);
+        let mut content = 0;
+        cut(&octets, &[20, 16 * 1024], &lender, |mut chunk| {
+            while let Some(part) = decoder.next(&mut chunk, &mut || lender.take()).unwrap() {
+                if let Part::Chunk(chunk) = part {
+                    content += chunk.len();
+                }
+            }
+        });
+        assert_eq!((decoder.finish(), content), (Ok(()), 60_000));
+    });
+}
+
+#[test]
+fn what_is_new_is_empty() {
+    let made = allocations_during(|| {
+        std::hint::black_box((
+            RequestDecoder::new(Limits::default()),
+            RequestStreamDecoder::new(Limits::default()),
+            ErrorEncoder::new(),
+        ));
+    });
+    assert_eq!(made, 0);
+}

@@ -1,0 +1,120 @@
+//! Responses as errors of a call, beyond what a golden shows.
+#![allow(missing_docs, reason = "a test")]
+
+mod lender;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use causeway_httpgrpc::{
+    Code, DETAILS, ERROR_MESSAGE, ErrorEncoder, Limits, ResponseDecoder, Status, TooLong, decode_error, is_error,
+};
+use causeway_message::{Chunk, FieldMap, FieldValue, NameRef, StatusCode, names};
+use lender::{Lender, field};
+
+fn encoded(fields: &FieldMap, body: &[u8]) -> FieldMap {
+    let mut trailers = FieldMap::new();
+    let body = [Chunk::from(body.to_vec())];
+    ErrorEncoder::new().encode(StatusCode::BAD_GATEWAY, fields, &body, 1 << 20, &mut trailers).unwrap();
+    trailers
+}
+
+#[test]
+fn a_message_is_text_and_short() {
+    let mut said = FieldMap::new();
+    said.append(NameRef::Other(ERROR_MESSAGE), FieldValue::from_static("for people"));
+    let mut empty = FieldMap::new();
+    empty.append(NameRef::Other(ERROR_MESSAGE), FieldValue::from_static(""));
+    let none = FieldMap::new();
+    let long = "x".repeat(4095) + "ü and more";
+    for (why, fields, body, want) in [
+        ("the body's", &none, &b"gone"[..], "gone"),
+        ("the field's", &said, b"gone", "for people"),
+        ("a field that says nothing", &empty, b"gone", "gone"),
+        ("no UTF-8", &none, b"a\xffb", "a\u{fffd}b"),
+        ("cut between characters", &none, long.as_bytes(), &long[..4095]),
+        ("cut off by whoever wrote it", &none, b"a\xc3", "a\u{fffd}"),
+        ("nothing to say", &none, b"", ""),
+    ] {
+        let trailers = encoded(fields, body);
+        assert_eq!(Status::of(&trailers), Status::new(Code::new(502), want.to_owned()), "{why}");
+        let (mut decoder, lender) = (ResponseDecoder::new(Limits::default()), Lender::default());
+        assert!(decode_error(&trailers, &mut decoder, &mut || lender.take()), "{why}");
+        let got = decoder.message();
+        let octets: Vec<u8> = got.body.chunks().iter().flat_map(|chunk| chunk.as_slice().iter().copied()).collect();
+        assert_eq!((got.head.status(), &octets[..]), (StatusCode::BAD_GATEWAY, body), "{why}");
+        assert!(!got.head.fields().contains(NameRef::Other(ERROR_MESSAGE)), "it goes no further");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_said_and_nothing_set() {
+    let (mut encoder, mut trailers) = (ErrorEncoder::new(), FieldMap::new());
+    let body = [Chunk::from(vec![b'%'; 3000])];
+    let mut needed = 0;
+    for max in (0..30_000).step_by(100) {
+        trailers.clear();
+        match encoder.encode(StatusCode::BAD_GATEWAY, &FieldMap::new(), &body, max, &mut trailers) {
+            Ok(()) => {
+                // RFC 9113 §6.5.2
+                needed = trailers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum();
+                assert!(needed <= max, "{needed} octets, {max} allowed");
+                break;
+            }
+            Err(TooLong) => assert!(trailers.is_empty()),
+        }
+    }
+    assert!(needed > 3000 * 3 + 3000 * 2, "the body is in there twice: {needed}");
+}
+
+// What Go's client and dskit take for no response, and what gRPC's specification says of such trailers.
+#[test]
+fn details_that_are_no_response() {
+    let response = b"\x08\xf6\x03";
+    let any = |url: &str, value: &[u8]| [field(1, url.as_bytes()), field(2, value)].concat();
+    let good = any("type.googleapis.com/httpgrpc.HTTPResponse", response);
+    let code = b"\x08\xf6\x03";
+    let cases = [
+        ("a response", [&code[..], &field(3, &good)].concat(), true),
+        ("by another authority", [&code[..], &field(3, &any("x/y/httpgrpc.HTTPResponse", response))].concat(), true),
+        ("with more that is unknown", [&code[..], b"\x20\x01", &field(2, b"m"), &field(3, &good)].concat(), true),
+        ("no details", code.to_vec(), false),
+        ("two", [&code[..], &field(3, &good), &field(3, &good)].concat(), false),
+        ("another type", [&code[..], &field(3, &any("x/httpgrpc.HTTPRequest", response))].concat(), false),
+        ("another code", [&b"\x08\x05"[..], &field(3, &good)].concat(), false),
+        ("no code", field(3, &good), false),
+        ("a code that is text", [&field(1, b"x")[..], &field(3, &good)].concat(), false),
+        ("details that are a number", [&code[..], b"\x18\x01"].concat(), false),
+        ("cut off", [&code[..], &field(3, &good)[..20]].concat(), false),
+        ("a response without code", [&code[..], &field(3, &any("/httpgrpc.HTTPResponse", b""))].concat(), false),
+        ("a response that is broken", [&code[..], &field(3, &any("/httpgrpc.HTTPResponse", b"\x08"))].concat(), false),
+    ];
+    let lender = Lender::default();
+    let check = |why: &str, trailers: &FieldMap, want: bool| {
+        let mut decoder = ResponseDecoder::new(Limits::default());
+        assert_eq!(decode_error(trailers, &mut decoder, &mut || lender.take()), want, "{why}");
+        assert_eq!(Status::of(trailers).code, Code::new(502), "{why}");
+    };
+    for (why, details, want) in cases {
+        // gRPC over HTTP/2, "Binary headers": padding is accepted.
+        for value in [STANDARD_NO_PAD.encode(&details), STANDARD.encode(&details)] {
+            let value = FieldValue::parse(value.as_bytes()).unwrap();
+            let mut trailers = FieldMap::new();
+            trailers.insert_number(names::GRPC_STATUS, 502);
+            trailers.append(NameRef::Other(DETAILS), value);
+            check(why, &trailers, want);
+            trailers.append(NameRef::Other(DETAILS), value);
+            check("said twice", &trailers, false);
+        }
+    }
+    let mut trailers = FieldMap::new();
+    trailers.insert_number(names::GRPC_STATUS, 502);
+    check("nothing", &trailers, false);
+    trailers.append(NameRef::Other(DETAILS), FieldValue::from_static("no*base64"));
+    check("no base64", &trailers, false);
+}
+
+#[test]
+fn what_dskit_says_by_an_error() {
+    let errors: Vec<u16> = (100..1000).filter(|&code| is_error(StatusCode::new(code).unwrap())).collect();
+    assert_eq!(errors, (500..600).collect::<Vec<_>>());
+}
