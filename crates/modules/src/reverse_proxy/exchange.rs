@@ -7,7 +7,8 @@ use std::task::{Context as Task, Poll, ready};
 use std::time::Instant;
 
 use causeway_message::{FieldMap, StatusCode};
-use causeway_pipeline::{Answer, Body, BodyStream as _, Call, CallFault, Context, Fault, Reason, Step};
+use causeway_pipeline::upstream::Answer;
+use causeway_pipeline::{Body, BodyStream as _, Call, CallFault, Context, Fault, Reason, Step};
 
 use super::backend::{Backend, Place};
 use super::switch::Switch;
