@@ -624,16 +624,15 @@ impl Context {
         self.0.found.clear();
     }
 
-    pub(crate) fn waits_mut(&mut self) -> &mut Waits {
-        &mut self.0.waits
-    }
-
     /// Drives the wait under way, and returns the step behind it once it is done.
     pub(crate) fn poll_step(&mut self, task: &mut Task<'_>) -> Poll<Step> {
-        match self.0.waits.poll(task) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(ready) => Poll::Ready(ready.resume(self)),
+        let mut wait = self.0.waits.take();
+        let polled = wait.poll(self, task);
+        match polled {
+            Poll::Pending => self.0.waits.put_back(wait),
+            Poll::Ready(_) => self.0.waits.done(wait),
         }
+        polled
     }
 
     #[inline]
