@@ -88,7 +88,8 @@ enum Bench {
         /// Shorter and fewer rounds.
         #[arg(long)]
         quick: bool,
-        /// Only these: from-io, prepare-request, placeholders, hello, h2load, page, page-tls, rack-response, puma.
+        /// Only these: from-io, prepare-request, placeholders, hello, h2load, page, page-tls, httpgrpc-answers, httpgrpc-requests,
+        /// httpgrpc-memory, httpgrpc-garbage, rack-response, puma.
         #[arg(long, value_delimiter = ',', value_name = "TABLES")]
         only: Vec<String>,
         #[command(flatten)]

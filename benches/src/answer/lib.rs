@@ -25,6 +25,12 @@ pub fn page() -> String {
     line.repeat(PAGE_BYTES / line.len() + 1)[..PAGE_BYTES].to_owned()
 }
 
+/// So many octets that are not all alike, as the client of httpgrpc makes them, which compares (peers/httpgrpc/serve.go).
+#[must_use]
+pub fn pattern(count: usize) -> Vec<u8> {
+    (0..count as u32).map(|place| (place.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
 /// What answers over HTTP/2 carry besides Server, Date, Content-Type and Content-Length: twelve fields in all. Those that a
 /// server of files sends by itself stand last ([`FIELDS_OF_FILES`]).
 pub const FIELDS: [(&str, &str); 8] = [
