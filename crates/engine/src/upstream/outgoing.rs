@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context as Task, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use causeway_message::{BodyLength, Framing, Method, ResponseHead, StatusCode, StreamId, WriteList};
 use causeway_pipeline::upstream::Carried;
@@ -97,11 +97,6 @@ impl Outgoing {
         self.inbound == Inbound::Over
     }
 
-    /// Whether nothing of an answer came.
-    pub(super) fn is_fresh(&self) -> bool {
-        self.inbound == Inbound::Head
-    }
-
     /// Whether the answer's content is to wait for its reader.
     pub(super) fn is_full(&self, driver: &Waker) -> bool {
         self.inbound == Inbound::Body && !self.call.mailbox().has_room(driver)
@@ -122,6 +117,10 @@ impl Outgoing {
                 Outbound::Sending(content)
             }
             Outbound::Sending(mut content) => {
+                if content.is_pending() {
+                    // From now on it is the upstream that may be waited for.
+                    self.since = clock::now();
+                }
                 content.woken();
                 Outbound::Sending(content)
             }
@@ -259,24 +258,31 @@ impl Outgoing {
         is_whole && (is_known_unprocessed || self.call.request().method().is_idempotent())
     }
 
-    /// Until when the upstream may leave it as it is, and what it would be then. `owes` is whether output waits for the upstream.
+    /// Until when the upstream may leave it as it is, and what it would be then. `is_stuck` is whether output waits for the
+    /// upstream: then its request may not be written yet.
     pub(super) fn deadline(
-        &self,
+        &mut self,
         machine: &Machine,
         transport: &Transport,
-        owes: bool,
+        is_stuck: bool,
     ) -> Option<(Instant, CallFault)> {
-        let until = |limit: Option<Duration>, fault| limit.map(|limit| (self.since + limit, fault));
-        if owes || self.has_content() && !machine.writable(self.stream) {
-            return until(transport.write_timeout, CallFault::Closed);
+        if self.has_content() && !machine.writable(self.stream) {
+            return transport.write_timeout.map(|limit| (self.since + limit, CallFault::Closed));
         }
         match self.inbound {
             // Its own client may be as slow as it likes.
-            Inbound::Head if !matches!(self.outbound, Outbound::Sending(_)) => {
-                until(transport.head_timeout, CallFault::HeadTimedOut)
+            Inbound::Head if is_stuck || matches!(self.outbound, Outbound::Sending(_)) => None,
+            Inbound::Head => transport.head_timeout.map(|limit| (self.since + limit, CallFault::HeadTimedOut)),
+            Inbound::Body => {
+                // While a reader has something to take, it is not the upstream that is waited for. Nobody says when it took the
+                // last of it, so the next look finds that, and what may pass then is up to twice the limit.
+                let mailbox = self.call.mailbox();
+                if !mailbox.is_empty() || !machine.is_multiplexed() && mailbox.taken() > 0 {
+                    self.since = clock::now();
+                }
+                transport.read_timeout.map(|limit| (self.since + limit, CallFault::Closed))
             }
-            Inbound::Body if self.call.mailbox().is_empty() => until(transport.read_timeout, CallFault::Closed),
-            _ => None,
+            Inbound::Over => None,
         }
     }
 }
