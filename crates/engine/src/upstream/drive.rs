@@ -254,6 +254,11 @@ impl<T: Transport> Connection<T> {
             return;
         };
         match event {
+            Event::Interim { .. } if call.is_chatty() => {
+                machine.reset(stream, out);
+                call.fail(CallFault::Malformed);
+                head.clear();
+            }
             Event::Interim { .. } => {
                 // RFC 9110 §15.2.1: whoever sends a body to us was told by us to go on.
                 if head.status() != StatusCode::CONTINUE {

@@ -14,6 +14,9 @@ use crate::content::{Content, Pull};
 use crate::exchange::{OUTPUT_OCTETS_MAX, STREAM_OCTETS_MAX, SlotWake};
 use crate::worker::{Core, count_panic};
 
+/// Answers before the answer that a call takes. RFC 9110 §15.2 allows any number; without a bound they would go on for ever.
+const INTERIMS_MAX: u16 = 100;
+
 /// The request's half.
 enum Outbound {
     /// Content is being sent.
@@ -42,6 +45,8 @@ pub(super) struct Outgoing {
     is_connect: bool,
     /// Sent once before, on a connection that ended.
     is_second: bool,
+    /// Answers before the answer, so far.
+    interims: u16,
     sent: u64,
     /// `sent` when output was last begun anew.
     turn_start: u64,
@@ -86,10 +91,17 @@ impl Outgoing {
             framing,
             is_connect,
             is_second,
+            interims: 0,
             sent: 0,
             turn_start: 0,
             since: clock::now(),
         }
+    }
+
+    /// One more answer before the answer; whether there were too many.
+    pub(super) fn is_chatty(&mut self) -> bool {
+        self.interims += 1;
+        self.interims > INTERIMS_MAX
     }
 
     /// Whether it is through.
