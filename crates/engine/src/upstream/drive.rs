@@ -124,7 +124,8 @@ impl<T: Transport> Connection<T> {
             if self.machine.wants_close() && (out.is_empty() || self.calls.is_empty()) || self.is_abandoned() {
                 return ControlFlow::Break(());
             }
-            let more = begun || out.is_empty() && self.calls.iter().any(|call| call.could_send(&self.machine));
+            let may_send = out.is_empty() && !self.is_deaf;
+            let more = begun || may_send && self.calls.iter().any(|call| call.could_send(&self.machine));
             if !more && !self.read(task, out)? {
                 return ControlFlow::Continue(());
             }
