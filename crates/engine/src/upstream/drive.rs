@@ -63,11 +63,11 @@ pub(super) struct Connection<T: Transport> {
 }
 
 impl<T: Transport> Connection<T> {
-    pub(super) fn new(place: Rc<Place>, link: Rc<Link>, transport: T, remote: SocketAddr, is_http2: bool) -> Self {
+    pub(super) fn new(place: &Rc<Place>, link: Rc<Link>, transport: T, remote: SocketAddr, is_http2: bool) -> Self {
         let spec = Arc::clone(&place.transport);
         Self {
             core: Rc::clone(&place.core),
-            place: Rc::downgrade(&place),
+            place: Rc::downgrade(place),
             link,
             transport,
             scheme: if spec.tls.is_some() { Scheme::Https } else { Scheme::Http },

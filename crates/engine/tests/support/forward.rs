@@ -54,13 +54,13 @@ pub(crate) fn forward(cx: &mut Context, port: u64, versions: Versions, tls: bool
     let place = PLACES.with_borrow_mut(|places| {
         Rc::clone(places.entry((port, versions, tls)).or_insert_with(|| place(cx, port, versions, tls)))
     });
-    carry(cx, port, &place)
+    carry(cx, &place)
 }
 
 /// As [`forward`], to a place that nobody keeps.
 pub(crate) fn forward_once(cx: &mut Context, port: u64) -> Step {
     let place = place(cx, port, Versions::Http1, false);
-    carry(cx, port, &place)
+    carry(cx, &place)
 }
 
 /// Says how many records of calls are lent.
@@ -71,12 +71,13 @@ pub(crate) fn calls_lent(cx: &mut Context) -> Step {
     Step::Respond(Response::chunk(StatusCode::OK, chunk))
 }
 
-fn carry(cx: &mut Context, port: u64, place: &Rc<dyn Upstream>) -> Step {
+fn carry(cx: &mut Context, place: &Rc<dyn Upstream>) -> Step {
     let call = place.calls().take();
     call.request_mut().copy_from(cx.head());
     // What stands behind the port is the target there.
-    if let Some((_, rest)) = cx.head().target().as_str()[1..].split_once(&format!("/{port}/")) {
-        call.request_mut().set_target(format!("/{rest}")).expect("a part of a target");
+    let target = cx.head().target().as_str();
+    if let Some((behind, _)) = target.match_indices('/').nth(2) {
+        call.request_mut().set_target(&target[behind..]).expect("a part of a target");
     }
     let body = cx.take_body().expect("nobody else took it");
     if cx.arrival().upgrade {
