@@ -65,7 +65,8 @@ impl Blocks {
     /// The pool of the calling thread, which is worker `owner` from now on.
     pub(crate) fn new(owner: u32, octets: usize, load: Arc<Load>) -> Self {
         OWNER.set(owner);
-        let pool = Pool { owner, returned: Mutex::default(), any_returned: AtomicBool::new(false), load: Arc::clone(&load) };
+        let pool =
+            Pool { owner, returned: Mutex::default(), any_returned: AtomicBool::new(false), load: Arc::clone(&load) };
         Self { pool: Arc::new(pool), octets: Cell::new(octets), load, unused: Cell::new(0) }
     }
 

@@ -133,7 +133,8 @@ impl Place {
     /// A connection takes no more calls for now: what gathered for it has others made, as many as it needs.
     fn relieve(&self) {
         loop {
-            let connecting = self.links.borrow().iter().filter(|link| link.state.get() == LinkState::Connecting).count();
+            let connecting =
+                self.links.borrow().iter().filter(|link| link.state.get() == LinkState::Connecting).count();
             let gathered = if self.speaks_http2.get() { connecting * GATHERED_MAX } else { 0 };
             if self.waiting.borrow().len() <= gathered || self.is_full() {
                 return;

@@ -15,7 +15,9 @@ fn http1(client: &mut Client, target: &str, octets: &[u8]) {
     client.send(format!("GET {target}/chunk/{} HTTP/1.1\r\nHost: a\r\nX-Unobserved: 1\r\n\r\n", octets.len()));
     assert_eq!(client.answer().body.len(), octets.len());
     let len = octets.len();
-    client.send(format!("POST {target}/drop-body-later HTTP/1.1\r\nHost: a\r\nX-Unobserved: 1\r\nContent-Length: {len}\r\n\r\n"));
+    client.send(format!(
+        "POST {target}/drop-body-later HTTP/1.1\r\nHost: a\r\nX-Unobserved: 1\r\nContent-Length: {len}\r\n\r\n"
+    ));
     client.send(octets);
     assert_eq!(client.answer().status, 200);
 }
@@ -25,7 +27,11 @@ fn http1(client: &mut Client, target: &str, octets: &[u8]) {
 fn settles(why: &str, mut round: impl FnMut()) {
     let counts: Vec<u64> = (0..30).map(|_| allocations_during(&mut round)).collect();
     println!("{why}: {counts:?}");
-    assert!(counts.windows(5).any(|five| five.iter().all(|count| *count == 0)), "{why}: {counts:?}; from {:#?}", sites());
+    assert!(
+        counts.windows(5).any(|five| five.iter().all(|count| *count == 0)),
+        "{why}: {counts:?}; from {:#?}",
+        sites()
+    );
 }
 
 #[test]

@@ -76,7 +76,14 @@ impl Bench {
     /// A target that fails in one way or another.
     fn failing(&self, random: &mut Random) -> String {
         const ORIGINS: [&str; 8] = [
-            "panic-enter", "panic-stream", "fail-stream", "short-stream", "abort", "half", "drop-body", "octets/300000",
+            "panic-enter",
+            "panic-stream",
+            "fail-stream",
+            "short-stream",
+            "abort",
+            "half",
+            "drop-body",
+            "octets/300000",
         ];
         let name = ORIGINS[random.below(8) as usize];
         if random.below(2) == 0 {
@@ -92,14 +99,18 @@ impl Bench {
         for (name, server) in [("proxy", &self.proxy), ("origin", &self.origin), ("protected", &self.protected)] {
             loop {
                 // Origins send nothing on.
-                let calls = if name == "proxy" { server.client().get("/calls-lent").text().to_owned() } else { "0".into() };
+                let calls =
+                    if name == "proxy" { server.client().get("/calls-lent").text().to_owned() } else { "0".into() };
                 std::thread::sleep(Duration::from_millis(1));
                 let blocks = server.engine().blocks_lent();
                 if calls == "0" && blocks == 0 {
                     break;
                 }
                 let open = server.engine().connections();
-                assert!(Instant::now() < end, "up to seed {seed}, {name}: {calls} calls, {blocks} blocks, {open} connections");
+                assert!(
+                    Instant::now() < end,
+                    "up to seed {seed}, {name}: {calls} calls, {blocks} blocks, {open} connections"
+                );
             }
         }
     }
@@ -157,7 +168,8 @@ fn misbehave(mut peer: Peer) {
         }
         // Chunks, up to a broken one.
         8 => {
-            let mut chunk = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n", size + 1).into_bytes();
+            let mut chunk =
+                format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n", size + 1).into_bytes();
             chunk.extend(support::octets(size + 1));
             chunk.extend(b"\r\nzz\r\n");
             send(&chunk);
@@ -186,7 +198,8 @@ fn echo(bench: &Bench, random: &mut Random, seed: u64) {
         }
         1 => {
             let mut client = bench.proxy.client();
-            let mut request = format!("POST {target} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").into_bytes();
+            let mut request =
+                format!("POST {target} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").into_bytes();
             for piece in octets.chunks(random.below(30_000) as usize + 1000) {
                 let mut size = String::new();
                 write!(size, "{:x}\r\n", piece.len()).unwrap();

@@ -79,6 +79,10 @@ fn all_home(server: &Server) {
         if calls == "0" && blocks == 0 && server.engine().connections() == 0 {
             return;
         }
-        assert!(Instant::now() < end, "{calls} calls, {blocks} blocks and {} connections", server.engine().connections());
+        assert!(
+            Instant::now() < end,
+            "{calls} calls, {blocks} blocks and {} connections",
+            server.engine().connections()
+        );
     }
 }

@@ -274,7 +274,7 @@ impl<T: Transport> Connection<T> {
             Event::Data { range, .. } => {
                 // As in the other role: windows bound the octets that wait for a reader, not the blocks that they lie in.
                 let is_small = (range.len() as u64) < COPIED_BELOW;
-                let is_copied = is_small && machine.is_multiplexed() && !call.call.mailbox().is_empty();
+                let is_copied = machine.is_multiplexed() && !call.may_hold(input.block_number(), is_small);
                 let chunk = if is_copied { input.octets()[range].to_vec().into() } else { input.share(range) };
                 call.put(Frame::Chunk(chunk));
                 call.look_at_reader(machine, out);

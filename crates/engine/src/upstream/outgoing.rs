@@ -47,6 +47,8 @@ pub(super) struct Outgoing {
     is_second: bool,
     /// Answers before the answer, so far.
     interims: u16,
+    /// The last block of which it was given a piece to hold.
+    block: u32,
     sent: u64,
     /// `sent` when output was last begun anew.
     turn_start: u64,
@@ -92,6 +94,7 @@ impl Outgoing {
             is_connect,
             is_second,
             interims: 0,
+            block: 0,
             sent: 0,
             turn_start: 0,
             since: clock::now(),
@@ -240,6 +243,16 @@ impl Outgoing {
         if body == BodyLength::None && !tunnel {
             self.end(machine, out);
         }
+    }
+
+    /// Whether a piece is left in the block that it came in. A small one is, where it makes the call hold no block beside those that
+    /// it holds already.
+    pub(super) fn may_hold(&mut self, block: u32, is_small: bool) -> bool {
+        if is_small && self.block != block && !self.call.mailbox().is_empty() {
+            return false;
+        }
+        self.block = block;
+        true
     }
 
     /// A piece of the answer.

@@ -24,8 +24,16 @@ fn answers_that_are_no_answers() {
     let server = Server::start(|_| {});
     let cases: &[(&str, Act, Got)] = &[
         // RFC 9112 §6.3: a length that is not sure may be an attack.
-        ("two lengths", |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\nab"), p.end())), whole(502, "")),
-        ("no number", |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\na"), p.end())), whole(502, "")),
+        (
+            "two lengths",
+            |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\nab"), p.end())),
+            whole(502, ""),
+        ),
+        (
+            "no number",
+            |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\na"), p.end())),
+            whole(502, ""),
+        ),
         // RFC 9112 §6.1: a message with both is an attack, or a mistake.
         (
             "Content-Length and Transfer-Encoding",
@@ -51,8 +59,16 @@ fn answers_that_are_no_answers() {
             },
             whole(502, ""),
         ),
-        ("a head without an end", |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nX: y\r\n"), p.half_close(), p.end())), whole(502, "")),
-        ("a head that is cut by a reset", |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nX"), p.reset())), whole(502, "")),
+        (
+            "a head without an end",
+            |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nX: y\r\n"), p.half_close(), p.end())),
+            whole(502, ""),
+        ),
+        (
+            "a head that is cut by a reset",
+            |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nX"), p.reset())),
+            whole(502, ""),
+        ),
         (
             "a head beyond the limit",
             |p| {
@@ -85,11 +101,19 @@ fn answers_that_are_no_answers() {
             },
             whole(504, ""),
         ),
-        ("the other version's first words", |p| drop((p.head(), p.send("\0\0\0\x04\0\0\0\0\0"), p.end())), whole(502, "")),
+        (
+            "the other version's first words",
+            |p| drop((p.head(), p.send("\0\0\0\x04\0\0\0\0\0"), p.end())),
+            whole(502, ""),
+        ),
         ("an end of the sending side", |p| drop((p.head(), p.half_close(), p.end())), whole(502, "")),
         ("another version", |p| drop((p.head(), p.send("HTTP/3.0 200 OK\r\n\r\n"), p.end())), whole(502, "")),
         ("a status beyond", |p| drop((p.head(), p.send("HTTP/1.1 2000 OK\r\n\r\n"), p.end())), whole(502, "")),
-        ("a folded field", |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length: 0\r\n\r\n"), p.end())), whole(502, "")),
+        (
+            "a folded field",
+            |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length: 0\r\n\r\n"), p.end())),
+            whole(502, ""),
+        ),
     ];
     for (why, act, want) in cases {
         check(&server, why, *act, want);
@@ -102,7 +126,9 @@ fn answers_that_are_no_answers() {
 fn content_that_is_cut() {
     let server = Server::start(|_| {});
     let cases: &[(&str, Act)] = &[
-        ("shorter than said", |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"), p.half_close(), p.end()))),
+        ("shorter than said", |p| {
+            drop((p.head(), p.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"), p.half_close(), p.end()))
+        }),
         ("shorter than said, with a reset", |p| {
             p.head();
             p.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
@@ -168,8 +194,16 @@ fn content_that_is_cut() {
 fn what_comes_behind_an_answer_is_nobodys() {
     let server = Server::start(|_| {});
     let cases: &[(&str, Act)] = &[
-        ("with it", |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\naHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"), p.end()))),
-        ("a longer content", |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nabcdef"), p.end()))),
+        ("with it", |p| {
+            drop((
+                p.head(),
+                p.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\naHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"),
+                p.end(),
+            ))
+        }),
+        ("a longer content", |p| {
+            drop((p.head(), p.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nabcdef"), p.end()))
+        }),
         ("behind chunks", |p| {
             p.head();
             p.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil");
@@ -247,7 +281,12 @@ fn upload(server: &Server, target: &str) -> (u16, String) {
 fn an_answer_before_the_request_is_read_arrives() {
     let server = Server::start(|_| {});
     let cases: &[(&str, Act)] = &[
-        ("and it is closed", |p| drop((p.head(), p.send("HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 4\r\n\r\nmuch")))),
+        ("and it is closed", |p| {
+            drop((
+                p.head(),
+                p.send("HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 4\r\n\r\nmuch"),
+            ))
+        }),
         ("and it is kept", |p| {
             p.head();
             p.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 4\r\n\r\nmuch");
@@ -314,7 +353,11 @@ fn heads_as_the_upstream_sees_them() {
         ("GET {}?q HTTP/1.1\r\nHost: a.test:8080\r\n\r\n", "GET {}?q HTTP/1.1\r\n", "a.test:8080"),
         ("GET {} HTTP/1.0\r\nHost: a.test\r\n\r\n", "GET {} HTTP/1.1\r\n", "a.test"),
         ("OPTIONS {} HTTP/1.1\r\nHost: a.test\r\n\r\n", "OPTIONS {} HTTP/1.1\r\n", "a.test"),
-        ("GET {} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\nKeep-Alive: a\r\nTE: gzip\r\nProxy-Connection: b\r\n\r\n", "GET {} HTTP/1.1\r\n", "a.test"),
+        (
+            "GET {} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\nKeep-Alive: a\r\nTE: gzip\r\nProxy-Connection: b\r\n\r\n",
+            "GET {} HTTP/1.1\r\n",
+            "a.test",
+        ),
     ];
     for (request, line, host) in cases {
         let origin = Origin::with(vec![Box::new(|peer| {

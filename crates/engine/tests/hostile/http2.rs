@@ -41,8 +41,16 @@ fn goaway(last: u32) -> Vec<u8> {
 fn answers_that_are_no_answers() {
     let server = Server::start(|_| {});
     let cases: &[(&str, Act, Got)] = &[
-        ("HTTP/1", |p| drop((p.exactly(24), p.send("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"), p.rest())), whole(502, "")),
-        ("no settings first", |p| drop((p.exactly(24), p.frame(kind::HEADERS, END, 1, &status_200()), p.rest())), whole(502, "")),
+        (
+            "HTTP/1",
+            |p| drop((p.exactly(24), p.send("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"), p.rest())),
+            whole(502, ""),
+        ),
+        (
+            "no settings first",
+            |p| drop((p.exactly(24), p.frame(kind::HEADERS, END, 1, &status_200()), p.rest())),
+            whole(502, ""),
+        ),
         (
             "a reset",
             |p| {
@@ -267,11 +275,15 @@ fn what_was_not_looked_at_is_sent_once_more() {
         ("refused", vec![refused, good as Act], whole(200, "good")),
         ("beyond the last", vec![away, good], whole(200, "good")),
         ("twice", vec![away, away], whole(502, "")),
-        ("twice refused", vec![refused, |p| {
-            let stream = begin(p);
-            p.frame(kind::RST_STREAM, flag::NONE, stream, &frame_of(7));
-            p.rest();
-        }], whole(502, "")),
+        (
+            "twice refused",
+            vec![refused, |p| {
+                let stream = begin(p);
+                p.frame(kind::RST_STREAM, flag::NONE, stream, &frame_of(7));
+                p.rest();
+            }],
+            whole(502, ""),
+        ),
     ] {
         let origin = Origin::new(acts);
         wish(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
@@ -330,11 +342,14 @@ fn an_upstream_that_takes_no_streams() {
 fn an_answer_before_the_request_is_read_arrives() {
     let server = Server::start(|_| {});
     for (why, act) in [
-        ("and it is left at that", (|p| {
-            let stream = begin(p);
-            p.respond(stream, "early");
-            p.rest();
-        }) as Act),
+        (
+            "and it is left at that",
+            (|p| {
+                let stream = begin(p);
+                p.respond(stream, "early");
+                p.rest();
+            }) as Act,
+        ),
         ("and a reset without an error", |p| {
             let stream = begin(p);
             p.respond(stream, "early");

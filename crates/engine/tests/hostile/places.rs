@@ -6,9 +6,9 @@ use causeway_pipeline::Versions;
 
 use causeway_testkit::http2::{flag, kind};
 
+use crate::support::Server;
 use crate::support::forward::wish;
 use crate::support::origin::{Act, Origin};
-use crate::support::Server;
 use crate::support::server::States;
 use crate::{PATIENCE, all_home, ask, read, whole};
 

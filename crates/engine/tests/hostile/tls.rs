@@ -4,7 +4,9 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::sync::Arc;
 
-use causeway_pipeline::{ClientAuthentication, ClientAuthenticationMode, Roots, TlsClient, TlsPolicy, TlsSpec, Transport};
+use causeway_pipeline::{
+    ClientAuthentication, ClientAuthenticationMode, Roots, TlsClient, TlsPolicy, TlsSpec, Transport,
+};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::support::forward::wish;
@@ -101,10 +103,20 @@ fn handshakes_that_come_to_nothing() {
     let server = Server::start(|_| {});
     let authority = Authority::new();
     for (why, origin) in [
-        ("in the clear", Origin::new(vec![|peer| drop((peer.exactly(5), peer.send("HTTP/1.1 400 Bad Request\r\n\r\n"), peer.rest()))])),
+        (
+            "in the clear",
+            Origin::new(vec![|peer| {
+                drop((peer.exactly(5), peer.send("HTTP/1.1 400 Bad Request\r\n\r\n"), peer.rest()))
+            }]),
+        ),
         ("an end", Origin::new(vec![|peer| drop(peer.exactly(5))])),
         ("a reset", Origin::new(vec![|peer| drop((peer.exactly(5), peer.reset()))])),
-        ("a record of nothing", Origin::new(vec![|peer| drop((peer.exactly(5), peer.send([22, 3, 3, 0xff, 0xff, 0]), peer.half_close(), peer.rest()))])),
+        (
+            "a record of nothing",
+            Origin::new(vec![|peer| {
+                drop((peer.exactly(5), peer.send([22, 3, 3, 0xff, 0xff, 0]), peer.half_close(), peer.rest()))
+            }]),
+        ),
     ] {
         trusting(origin.port, &authority, Some("good.test"), |_, _| {});
         assert_eq!(ask(&server, &origin.target()).status(), 502, "{why}");

@@ -16,13 +16,15 @@ pub(crate) struct Origin {
 }
 
 pub(crate) type Act = fn(&mut Peer);
+/// An act that holds something.
+pub(crate) type Deed = Box<dyn FnOnce(&mut Peer) + Send>;
 
 impl Origin {
     pub(crate) fn new(connections: Vec<Act>) -> Self {
-        Self::with(connections.into_iter().map(|act| Box::new(act) as Box<dyn FnOnce(&mut Peer) + Send>).collect())
+        Self::with(connections.into_iter().map(|act| Box::new(act) as Deed).collect())
     }
 
-    pub(crate) fn with(connections: Vec<Box<dyn FnOnce(&mut Peer) + Send>>) -> Self {
+    pub(crate) fn with(connections: Vec<Deed>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let thread = std::thread::spawn(move || {
