@@ -142,12 +142,13 @@ impl Way {
 }
 
 /// Starts what answers behind the proxies, on the core of the load.
-pub fn start_origin(shop: &mut Workshop, way: Way, h2load: &Path) -> Result<Server> {
+pub fn start_origin(shop: &Workshop, way: Way, h2load: &Path) -> Result<Server> {
     let recipe = match way.back {
         Back::Http1 => peers::recipe(LIMIT)?,
         Back::Http2 => http2::servers::recipe_of(LIMIT)?,
     };
-    let tool = peers::obtain(shop, recipe)?;
+    // Not by `peers::obtain`, which keeps programs by name: both are called `limit`.
+    let tool = (recipe.obtain)(shop)?;
     let port = free_port()?;
     let want = Want { port, workers: 1, body: way.body(), ..Want::default() };
     let mut launch = (recipe.launch)(shop, &tool, &want)?;
