@@ -40,9 +40,11 @@ pub use listen::{
     Timeouts, TlsPolicy, TlsSpec, TlsVersion,
 };
 pub use outcome::{Ending, Outcome};
-pub use route::{Generation, Plan, RoutesId, ServerId, StateId, Verdict};
+pub use route::{FamilyId, Generation, Plan, RoutesId, ServerId, StateId, Verdict};
 pub use template::Template;
 pub use trust::{Confusable, Trust};
-pub use upstream::{Answer, Call, CallFault, Calls, Carried, Roots, TlsClient, Transport, Upstream, Versions};
+pub use upstream::{
+    Answer, Call, CallFault, Calls, Carried, Finish, Roots, Tally, TlsClient, Transport, Upstream, Versions,
+};
 pub use wait::Wait;
 pub use worker::{Busy, Sleep, Worker};
