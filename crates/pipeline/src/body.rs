@@ -354,12 +354,19 @@ enum Source {
     Answer(Call),
     /// What a handler put in its place, or what was read already.
     Held(VecDeque<Frame>),
+    /// What a handler makes of what came, and how many octets of it may be read, where there is a limit.
+    Made(Box<dyn BodyStream>, Option<u64>),
 }
 
 impl IncomingBody {
     /// A body that is there as a whole.
     pub(crate) fn held(frames: VecDeque<Frame>) -> Self {
         Self(Source::Held(frames))
+    }
+
+    /// A body that a handler makes.
+    pub(crate) fn of_stream(stream: Box<dyn BodyStream>, octets_max: Option<u64>) -> Self {
+        Self(Source::Made(stream, octets_max))
     }
 
     /// The body of a call's answer.
@@ -372,16 +379,27 @@ impl BodyStream for IncomingBody {
     fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
         match &mut self.0 {
             Source::Peer(mail) => poll_mail(mail, task),
-            Source::Answer(call) => poll_mail(&call.mailbox().0, task),
+            Source::Answer(call) => call.poll_made(task),
             Source::Held(frames) => Poll::Ready(frames.pop_front().map(Ok)),
+            Source::Made(stream, left) => {
+                let polled = stream.poll_frame(task);
+                if let (Poll::Ready(Some(Ok(Frame::Chunk(chunk)))), Some(left)) = (&polled, left) {
+                    let Some(rest) = left.checked_sub(chunk.len() as u64) else {
+                        return Poll::Ready(Some(Err(BodyFault::TooLarge)));
+                    };
+                    *left = rest;
+                }
+                polled
+            }
         }
     }
 
     fn len(&self) -> Option<u64> {
         match &self.0 {
             Source::Peer(mail) => mail.borrow().len(),
-            Source::Answer(call) => call.mailbox().0.borrow().len(),
+            Source::Answer(call) => call.made_len(),
             Source::Held(frames) => octets(frames),
+            Source::Made(stream, _) => stream.len(),
         }
     }
 }
@@ -390,6 +408,18 @@ impl Mail {
     /// Octets of content that the reader will get, as far as that is known.
     fn len(&self) -> Option<u64> {
         if self.end == MailEnd::Complete { octets(&self.frames) } else { self.announced }
+    }
+}
+
+impl Mailbox {
+    /// The next frame, for whoever reads.
+    pub(crate) fn poll_frame(&self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+        poll_mail(&self.0, task)
+    }
+
+    /// Octets of content that the reader will get, as far as that is known.
+    pub(crate) fn len(&self) -> Option<u64> {
+        self.0.borrow().len()
     }
 }
 
