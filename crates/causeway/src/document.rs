@@ -7,6 +7,8 @@ use causeway_config::plan::LoadError;
 use causeway_pipeline::build::Problem;
 use serde_json::Value;
 
+use crate::server::LoadFault;
+
 /// What a configuration is written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Language {
@@ -96,6 +98,14 @@ impl Document {
                 let adapted = adapted.map_err(Mistake::Caddyfile)?;
                 Ok(AdaptedDocument { json: adapted.json, warnings: adapted.warnings, sites: adapted.sites })
             }
+        }
+    }
+
+    /// Why it is not served, with its place.
+    pub fn explain_fault(&self, adapted: &AdaptedDocument, fault: &LoadFault) -> String {
+        match fault {
+            LoadFault::Config(error) => self.explain(adapted, error),
+            fault => format!("{}: {fault}", self.name),
         }
     }
 

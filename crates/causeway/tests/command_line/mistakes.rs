@@ -57,7 +57,7 @@ fn in_a_caddyfile() {
 #[test]
 fn what_is_not_built() {
     for (caddyfile, want) in [
-        (":8080\nreverse_proxy :9000\n", "Caddyfile:2:1: directive 'reverse_proxy' is not built into this version"),
+        (":8080\ntemplates\n", "Caddyfile:2:1: directive 'templates' is not built into this version"),
         (":8080\nencode gzip\n", "Caddyfile:2:1: directive 'encode' is not built into this version"),
         (
             "localhost {\n\ttls internal {\n\t\ton_demand\n\t}\n}\n",

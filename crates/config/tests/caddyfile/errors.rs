@@ -30,7 +30,7 @@ fn directives() {
             "3:1: unrecognized directive: b.test; expected a directive. Did you mean to define a second site? If so, you \
              must use curly braces around each site to separate their configurations.",
         ),
-        (":80\n reverse_proxy x", "2:2: directive 'reverse_proxy' is not built into this version"),
+        (":80\n templates x", "2:2: directive 'templates' is not built into this version"),
         (
             "respond {\n}\n",
             "1:1: parsed 'respond' as a site address, but it is a known directive; directives must appear in a site block",

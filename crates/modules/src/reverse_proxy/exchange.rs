@@ -7,10 +7,11 @@ use std::task::{Context as Task, Poll, ready};
 use std::time::Instant;
 
 use causeway_message::{FieldMap, StatusCode};
-use causeway_pipeline::{Answer, Body, BodyStream as _, Call, CallFault, Context, Fault, Reason, Step};
+use causeway_pipeline::upstream::Answer;
+use causeway_pipeline::{Body, BodyStream as _, Call, CallFault, Context, Fault, Reason, Step};
 
 use super::backend::{Backend, Place};
-use super::switch::{Later, Switch};
+use super::switch::Switch;
 use super::{Local, bad_gateway, request};
 
 /// Answers before the answer that are passed on at most.
@@ -40,13 +41,16 @@ pub(super) fn begin(cx: &mut Context, local: Rc<Local>, backend: &Backend, place
     let call = upstream.calls().take();
     call.count(backend.load(cx));
     request::fill(cx, &call, plan, &place, switch)?;
-    let content = match switch {
-        // Behind the head comes nothing until the upstream has agreed.
-        Switch::Upgrade | Switch::Connect => Body::Tunnel(Box::new(Later)),
-        Switch::None if plan.drops_body => Body::Empty,
-        Switch::None => match cx.take_body() {
+    let content = match (switch, plan.drops_body) {
+        (Switch::None, true) => Body::Empty,
+        (Switch::None, false) => match cx.take_body() {
             Some(body) if !body.is_empty() => Body::Incoming(body),
             _ => Body::Empty,
+        },
+        // What goes through the tunnel, if there comes to be one.
+        (Switch::Upgrade | Switch::Connect, _) => match cx.take_body() {
+            Some(body) => Body::Tunnel(Box::new(body)),
+            None => return Err(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
         },
     };
     let content = plan.carriage.wrap(cx, &call, content)?;
@@ -77,7 +81,7 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, Asked, Result<An
                 return Step::Fail(bad_gateway("the upstream sent too many answers before its answer".to_owned()));
             }
             asked.interims += 1;
-            inform(cx, status, fields);
+            inform(cx, status, *fields);
             cx.wait(Answering(Some((call, asked))), answered)
         }
         Ok(Answer::Head { tunnel }) if tunnel == (call.head().status() == StatusCode::SWITCHING_PROTOCOLS) => {

@@ -165,9 +165,8 @@ fn ask_by_upgrade(cx: &Context, call: &Call) {
 }
 
 fn name_upstream(call: &Call, place: &Place) {
-    with_field_value(place.address.authority.as_bytes(), |host| {
-        call.request_mut().fields_mut().insert(names::HOST, host)
-    });
+    let authority = place.address.authority.as_bytes();
+    with_field_value(authority, |host| call.request_mut().fields_mut().insert(names::HOST, host));
 }
 
 /// Whether a field of an answer belongs to the upstream's connection.

@@ -1,9 +1,7 @@
 //! Other protocols: what a request asks for, and the tunnel that comes of it.
 
-use std::task::{Context as Task, Poll};
-
 use causeway_message::{NameRef, StatusCode, TargetForm, names};
-use causeway_pipeline::{Body, BodyFault, BodyStream, Call, Context, Fault, Frame, Reason, Response, Step};
+use causeway_pipeline::{Call, Context, Fault, Reason, Response, Step};
 
 use super::answer::put_fields;
 use super::bad_gateway;
@@ -50,15 +48,6 @@ fn unknown(status: StatusCode) -> Fault {
     Fault { status, reason: Reason::Text("CONNECT is passed on for WebSockets only".into()) }
 }
 
-/// Stands for what will go through a tunnel while that is not known.
-pub(super) struct Later;
-
-impl BodyStream for Later {
-    fn poll_frame(&mut self, _task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
-        Poll::Ready(None)
-    }
-}
-
 /// The upstream switched: what each side sends from here on goes to the other.
 pub(super) fn tunnel(cx: &mut Context, call: Call, switch: Switch) -> Step {
     let agrees = {
@@ -69,9 +58,6 @@ pub(super) fn tunnel(cx: &mut Context, call: Call, switch: Switch) -> Step {
     if !agrees {
         return Step::Fail(bad_gateway("the upstream switched to a protocol that was not asked for".to_owned()));
     }
-    let Some(inbound) = cx.take_body() else {
-        return Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR));
-    };
     let is_kept = |name: NameRef<'_>| match name {
         NameRef::Known(names::UPGRADE) => switch == Switch::Upgrade,
         NameRef::Known(names::SEC_WEBSOCKET_ACCEPT) => switch == Switch::Upgrade,
@@ -80,6 +66,5 @@ pub(super) fn tunnel(cx: &mut Context, call: Call, switch: Switch) -> Step {
     if let Err(fault) = put_fields(cx, &call, is_kept) {
         return Step::Fail(fault);
     }
-    call.tunnel(Body::Incoming(inbound));
     Step::Respond(Response::switch(call.into_body()))
 }
