@@ -177,8 +177,7 @@ fn check(head: &Head) -> Result<(), (StatusCode, Status)> {
     }
     let media_type = head.fields().get(names::CONTENT_TYPE).unwrap_or_default();
     if !is_grpc(media_type) {
-        let words =
-            format!("the content-type is \"{}\", expected {CONTENT_TYPE}", String::from_utf8_lossy(media_type));
+        let words = format!("the content-type is \"{}\", expected {CONTENT_TYPE}", String::from_utf8_lossy(media_type));
         return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, Status::new(Code::INVALID_ARGUMENT, words)));
     }
     Ok(())

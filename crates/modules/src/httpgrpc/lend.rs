@@ -5,8 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::task::{Context as Task, Poll};
 
-use causeway_httpgrpc::{Blocks, Body, DecodeFault, Limits, RequestDecoder, ResponseDecoder, Turn};
-use causeway_message::Chunk;
+use causeway_httpgrpc::{Body, Limits, RequestDecoder, ResponseDecoder};
 use causeway_pipeline::{BodyFault, BodyStream, Frame};
 
 /// Decoders at rest that a worker keeps.
@@ -17,7 +16,6 @@ const KEPT_OCTETS_MAX: usize = 256 * 1024;
 /// A decoder of unary calls, either way.
 pub(crate) trait Unary {
     fn fresh(limits: Limits) -> Self;
-    fn push(&mut self, input: &mut Chunk, blocks: Blocks<'_>) -> Result<Turn, DecodeFault>;
     fn body(&self) -> &Body;
     fn body_mut(&mut self) -> &mut Body;
     /// Empties it, for another call.
@@ -29,10 +27,6 @@ macro_rules! unary {
         impl Unary for $decoder {
             fn fresh(limits: Limits) -> Self {
                 Self::new(limits)
-            }
-
-            fn push(&mut self, input: &mut Chunk, blocks: Blocks<'_>) -> Result<Turn, DecodeFault> {
-                Self::push(self, input, blocks)
             }
 
             fn body(&self) -> &Body {

@@ -14,7 +14,9 @@ use causeway_httpgrpc::stream::{
 };
 use causeway_httpgrpc::{Code, DecodeFault, Encoding, Limits, Status};
 use causeway_message::{Chunk, StatusCode, names};
-use causeway_pipeline::{Body, BodyFault, BodyStream, Context, Frame, IncomingBody, Part, Response, Sleep, Step, Worker};
+use causeway_pipeline::{
+    Body, BodyFault, BodyStream, Context, Frame, IncomingBody, Part, Response, Sleep, Step, Worker,
+};
 
 use super::answer::{parts_of, settle, went_well};
 use super::receive::{Unreceived, refuse_unreceived};
@@ -232,8 +234,7 @@ impl BodyStream for Framing {
             if !self.piece.is_empty() {
                 let octets = self.piece.len().min(CHUNK_BYTES_MAX as usize);
                 self.prefix_sent = !self.prefix_sent;
-                let chunk =
-                    if self.prefix_sent { chunk_prefix(octets as u64) } else { self.piece.split_to(octets) };
+                let chunk = if self.prefix_sent { chunk_prefix(octets as u64) } else { self.piece.split_to(octets) };
                 if self.piece.is_empty() {
                     // An empty chunk would keep its block from going home.
                     self.piece = Chunk::default();
