@@ -60,6 +60,30 @@ impl Tool {
     }
 }
 
+/// A program in Go, built into the tools folder from a module under tests/peers, whose go.mod says which version of what.
+pub(crate) fn go_built(
+    stage: &mut Stage,
+    house: &House,
+    program: &str,
+    module: &str,
+    package: &str,
+) -> Result<PathBuf, Halt> {
+    let go = GO.need(stage, house)?;
+    let output = house.target.join("tools").join(program);
+    let mut build = Command::new(go);
+    build.current_dir(house.root.join("tests/peers").join(module)).env("GOFLAGS", "-mod=readonly");
+    build.args(["build", "-o"]).arg(&output).arg(package);
+    match stage.run(build) {
+        Ok(_) => Ok(output),
+        Err(Halt::Failed(said)) => {
+            stage.clear();
+            println!("{said}");
+            Err(Halt::Lacks(format!("needs {program}, and building it failed, as shown above")))
+        }
+        Err(other) => Err(other),
+    }
+}
+
 /// `rustfmt` or `clippy`: a minimal toolchain comes without them.
 pub(crate) fn need_component(stage: &mut Stage, name: &str) -> Result<(), Halt> {
     let subcommand = if name == "rustfmt" { "fmt" } else { name };

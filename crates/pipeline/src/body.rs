@@ -359,6 +359,15 @@ enum Source {
 }
 
 impl IncomingBody {
+    /// Whether it is complete and all of it was taken: nothing is to be waited for. A request without content has such a body.
+    pub fn is_over(&self) -> bool {
+        match &self.0 {
+            Source::Peer(mail) => mail.borrow().is_over(),
+            Source::Answer(call) => call.mailbox().0.borrow().is_over(),
+            Source::Held(frames) => frames.is_empty(),
+        }
+    }
+
     /// A body that is there as a whole.
     pub(crate) fn held(frames: VecDeque<Frame>) -> Self {
         Self(Source::Held(frames))
@@ -405,6 +414,10 @@ impl BodyStream for IncomingBody {
 }
 
 impl Mail {
+    fn is_over(&self) -> bool {
+        self.end == MailEnd::Complete && self.frames.is_empty()
+    }
+
     /// Octets of content that the reader will get, as far as that is known.
     fn len(&self) -> Option<u64> {
         if self.end == MailEnd::Complete { octets(&self.frames) } else { self.announced }
@@ -500,8 +513,11 @@ mod tests {
         mailbox.push(chunk());
         mailbox.discard_unread();
         assert!(!mailbox.is_empty(), "it may still be read");
+        mailbox.complete();
+        assert!(!reader.is_over(), "it was not taken");
         drop(reader);
         mailbox.discard_unread();
+        assert!(mailbox.reader().is_over());
         assert!(mailbox.is_empty() && mailbox.has_room(Waker::noop()));
     }
 }

@@ -725,22 +725,27 @@ impl Context {
         self.0.found.clear();
     }
 
-    pub(crate) fn waits_mut(&mut self) -> &mut Waits {
-        &mut self.0.waits
-    }
-
     /// Drives the wait under way, and returns the step behind it once it is done, or given up for the deadline.
     pub(crate) fn poll_step(&mut self, task: &mut Task<'_>) -> Poll<Step> {
-        match self.0.waits.poll(task) {
-            Poll::Pending => {
-                let Some((_, sleep)) = &mut self.0.deadline else { return Poll::Pending };
-                let Poll::Ready(()) = Pin::new(sleep).poll(task) else { return Poll::Pending };
-                self.0.deadline = None;
-                self.0.waits.cancel();
-                Poll::Ready(Step::Fail(Fault::deadline()))
-            }
-            Poll::Ready(ready) => Poll::Ready(ready.resume(self)),
+        let mut wait = self.0.waits.take();
+        let mut polled = wait.poll(self, task);
+        if polled.is_pending() && self.deadline_passed(task) {
+            polled = Poll::Ready(Step::Fail(Fault::deadline()));
         }
+        match polled {
+            Poll::Pending => self.0.waits.put_back(wait),
+            Poll::Ready(_) => self.0.waits.done(wait),
+        }
+        polled
+    }
+
+    fn deadline_passed(&mut self, task: &mut Task<'_>) -> bool {
+        let Some((_, sleep)) = &mut self.0.deadline else { return false };
+        let passed = Pin::new(sleep).poll(task).is_ready();
+        if passed {
+            self.0.deadline = None;
+        }
+        passed
     }
 
     #[inline]

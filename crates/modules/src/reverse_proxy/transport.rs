@@ -22,7 +22,8 @@ pub(super) struct Built {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct Written {
-    protocol: Option<String>,
+    #[serde(rename = "protocol")]
+    _protocol: Option<String>,
     tls: Option<IgnoredAny>,
     versions: Vec<String>,
     dial_timeout: Option<WrittenDuration>,
@@ -72,7 +73,6 @@ pub(super) fn build(value: Option<&Value>, build: &mut Build<'_>) -> Result<Buil
         }
         unbuilt::refuse(value, UNBUILT, build)?;
         let written: Written = build.parse(value)?;
-        debug_assert_eq!(written.protocol.as_deref().unwrap_or("http"), protocol);
         let (transport, files) = read(value, &written, build)?;
         // The certificates themselves count, not only the names of their files.
         let key = format!("{value} {files:016x}");
