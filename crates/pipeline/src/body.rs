@@ -363,8 +363,9 @@ impl IncomingBody {
     pub fn is_over(&self) -> bool {
         match &self.0 {
             Source::Peer(mail) => mail.borrow().is_over(),
-            Source::Answer(call) => call.mailbox().0.borrow().is_over(),
+            Source::Answer(call) => call.made_is_over(),
             Source::Held(frames) => frames.is_empty(),
+            Source::Made(stream, _) => stream.is_empty(),
         }
     }
 
@@ -433,6 +434,11 @@ impl Mailbox {
     /// Octets of content that the reader will get, as far as that is known.
     pub(crate) fn len(&self) -> Option<u64> {
         self.0.borrow().len()
+    }
+
+    /// As [`IncomingBody::is_over`].
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.borrow().is_over()
     }
 }
 

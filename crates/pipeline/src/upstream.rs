@@ -361,6 +361,13 @@ impl Call {
         }
     }
 
+    pub(crate) fn made_is_over(&self) -> bool {
+        match &*self.0.maker.borrow() {
+            Some(maker) => maker.len() == Some(0),
+            None => self.0.mailbox.borrow().is_over(),
+        }
+    }
+
     pub(crate) fn made_len(&self) -> Option<u64> {
         match &*self.0.maker.borrow() {
             Some(maker) => maker.len(),
