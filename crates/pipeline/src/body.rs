@@ -362,6 +362,8 @@ enum Source {
     Answer(Call),
     /// What a handler put in its place, or what was read already.
     Held(VecDeque<Frame>),
+    /// What a handler makes of what came, and how many octets of it may be read, where there is a limit.
+    Made(Box<dyn BodyStream>, Option<u64>),
 }
 
 impl IncomingBody {
@@ -369,14 +371,20 @@ impl IncomingBody {
     pub fn is_over(&self) -> bool {
         match &self.0 {
             Source::Peer(mail) => mail.borrow().is_over(),
-            Source::Answer(call) => call.mailbox().0.borrow().is_over(),
+            Source::Answer(call) => call.made_is_over(),
             Source::Held(frames) => frames.is_empty(),
+            Source::Made(stream, _) => stream.is_empty(),
         }
     }
 
     /// A body that is there as a whole.
     pub(crate) fn held(frames: VecDeque<Frame>) -> Self {
         Self(Source::Held(frames))
+    }
+
+    /// A body that a handler makes.
+    pub(crate) fn of_stream(stream: Box<dyn BodyStream>, octets_max: Option<u64>) -> Self {
+        Self(Source::Made(stream, octets_max))
     }
 
     /// The body of a call's answer.
@@ -389,16 +397,27 @@ impl BodyStream for IncomingBody {
     fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
         match &mut self.0 {
             Source::Peer(mail) => poll_mail(mail, task),
-            Source::Answer(call) => poll_mail(&call.mailbox().0, task),
+            Source::Answer(call) => call.poll_made(task),
             Source::Held(frames) => Poll::Ready(frames.pop_front().map(Ok)),
+            Source::Made(stream, left) => {
+                let polled = stream.poll_frame(task);
+                if let (Poll::Ready(Some(Ok(Frame::Chunk(chunk)))), Some(left)) = (&polled, left) {
+                    let Some(rest) = left.checked_sub(chunk.len() as u64) else {
+                        return Poll::Ready(Some(Err(BodyFault::TooLarge)));
+                    };
+                    *left = rest;
+                }
+                polled
+            }
         }
     }
 
     fn len(&self) -> Option<u64> {
         match &self.0 {
             Source::Peer(mail) => mail.borrow().len(),
-            Source::Answer(call) => call.mailbox().0.borrow().len(),
+            Source::Answer(call) => call.made_len(),
             Source::Held(frames) => octets(frames),
+            Source::Made(stream, _) => stream.len(),
         }
     }
 }
@@ -416,6 +435,23 @@ impl Mail {
         // Content that turns out to be none is not no content, and whoever passes it on has to say its end by itself, whenever it came: gRPC
         // begins calls without messages so, and grpc-go waits for ever for an end that it was told with the head.
         octets(&self.frames).filter(|octets| *octets > 0 || !self.is_unsized)
+    }
+}
+
+impl Mailbox {
+    /// The next frame, for whoever reads.
+    pub(crate) fn poll_frame(&self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+        poll_mail(&self.0, task)
+    }
+
+    /// Octets of content that the reader will get, as far as that is known.
+    pub(crate) fn len(&self) -> Option<u64> {
+        self.0.borrow().len()
+    }
+
+    /// As [`IncomingBody::is_over`].
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.borrow().is_over()
     }
 }
 
