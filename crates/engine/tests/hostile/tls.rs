@@ -173,3 +173,23 @@ fn an_end_that_nobody_announced_is_a_cut() {
     }
     all_home(&server);
 }
+
+// As Go has it: a certificate that is among the authorities is believed for its own names, though it calls itself an authority.
+#[test]
+fn a_certificate_that_is_known_is_believed() {
+    let server = Server::start(|_| {});
+    for (asked, known, status) in [("good.test", true, 200), ("bad.test", true, 502), ("good.test", false, 502)] {
+        let (authority, signed) = Authority::named(&["good.test"]);
+        let store = Arc::new(Store::default());
+        store.put(asked, "", signed);
+        let origin = Server::start(|setup| {
+            setup.tls = Some(TlsSpec { policies: vec![TlsPolicy::default()] });
+            setup.certificates = Some(store);
+        });
+        let port = origin.address().port();
+        let believed = if known { authority } else { Authority::new() };
+        trusting(port, &believed, Some(asked), |_, _| {});
+        assert_eq!(ask(&server, &format!("/forward/{port}/fixed")).status(), status, "{asked}, {known}");
+    }
+    all_home(&server);
+}
