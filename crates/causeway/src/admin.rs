@@ -19,6 +19,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use causeway_config::caddyfile::Directives;
 use causeway_engine::{BlockingSpec, Engine, EngineSpec};
 use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::{Build, ListenerSpec, Plan, Registry, Timeouts};
@@ -38,7 +39,7 @@ const BLOCKING: BlockingSpec = BlockingSpec { threads_max: 4, queue_max: 64 };
 /// What the API needs to do what it is asked.
 pub(crate) struct Office {
     pub(crate) control: Control,
-    pub(crate) registry: Arc<Registry>,
+    pub(crate) directives: Arc<Directives>,
     pub(crate) environment: Environment,
 }
 

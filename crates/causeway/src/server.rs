@@ -2,6 +2,7 @@
 //!
 //! In reading order:
 //! - [`Settings`], [`Server`]: what it is started with, and its life
+//! - `builder`: a server in another program, [`Running`] there
 //! - `control`: how everybody else talks to it
 //! - `tree`: one place of the configuration, read and changed
 //! - `ids`: places by name
@@ -15,6 +16,7 @@
 
 mod apart;
 mod autosave;
+mod builder;
 mod certificates;
 mod control;
 mod fault;
@@ -31,14 +33,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_certs::Certificate;
+use causeway_config::caddyfile::Directives;
 use causeway_config::plan::{self, AdminAddress, Level, Loaded};
 use causeway_engine::{BlockingSpec, Engine, EngineSpec};
 use causeway_pipeline::Registry;
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 pub use autosave::autosave_path;
+pub use builder::{Builder, Configuration, Refused, Running, StartFault};
 pub use certificates::{AuthorityFacts, data_folder};
 pub use control::{By, Change, Control, Excerpt, Force, Load, Status, Stopping};
 pub use fault::{ChangeFault, LoadFault};
@@ -65,10 +69,12 @@ pub struct Settings {
     pub grace: Option<Duration>,
     /// The modules that configurations may name.
     pub registry: Arc<Registry>,
+    /// The directives of Caddyfiles that the API is sent.
+    pub directives: Arc<Directives>,
     /// What Caddyfiles that the API is sent see of the environment.
     pub environment: Environment,
-    /// Where the admin API listens when a configuration does not say.
-    pub admin: AdminAddress,
+    /// Where the admin API listens when a configuration does not say; `None`: nowhere then.
+    pub admin: Option<AdminAddress>,
     /// Where certificates are kept when a configuration does not say; see [`data_folder`].
     pub data: PathBuf,
     /// Where the last configuration is kept, unless it says that it is not to be.
@@ -76,14 +82,14 @@ pub struct Settings {
     /// Where access records go.
     pub access: Box<dyn io::Write + Send>,
     /// Told how much a configuration wants to be said.
-    pub level: Box<dyn Fn(Level) + Send>,
+    pub level: Box<dyn Fn(Level) + Send + Sync>,
 }
 
 /// A running server. It does what its [`Control`]s ask while [`run`](Self::run) is polled; dropping it ends it at once.
 pub struct Server {
     engine: Engine,
-    /// Which of the engine's addresses are spoken to over TLS, in its order.
-    secure: Vec<bool>,
+    /// Its addresses, and which of them are spoken to over TLS.
+    places: watch::Sender<Places>,
     custody: Custody,
     admin: Option<Admin>,
     /// Admin listeners that are on their way out.
@@ -98,6 +104,9 @@ pub struct Server {
     commands: mpsc::Receiver<Command>,
 }
 
+/// Where sites are reached, and whether it is over TLS.
+pub(crate) type Places = Vec<(SocketAddr, bool)>;
+
 /// Names of places, and their paths.
 type Ids = BTreeMap<String, String>;
 
@@ -105,11 +114,12 @@ type Ids = BTreeMap<String, String>;
 struct Fixed {
     grace: Option<Duration>,
     registry: Arc<Registry>,
+    directives: Arc<Directives>,
     environment: Environment,
-    admin: AdminAddress,
+    admin: Option<AdminAddress>,
     data: PathBuf,
     autosave: Option<PathBuf>,
-    level: Box<dyn Fn(Level) + Send>,
+    level: Box<dyn Fn(Level) + Send + Sync>,
 }
 
 /// A configuration that can be served, as far as that is known without listening.
@@ -133,14 +143,20 @@ enum AdminChange {
 }
 
 impl Server {
+    /// A server for another program, without a configuration yet.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
     /// Starts serving a configuration, `follows` being the file that it came from. Needs a tokio runtime. Nothing is left behind
     /// when it fails.
     ///
     /// # Errors
     /// Why it is not served.
     pub async fn start(settings: Settings, config: Value, follows: Option<Source>) -> Result<Self, LoadFault> {
-        let Settings { workers, grace, registry, environment, admin, data, autosave, access, level } = settings;
-        let fixed = Fixed { grace, registry, environment, admin, data, autosave, level };
+        let Settings { workers, grace, registry, directives, environment, admin, data, autosave, access, level } =
+            settings;
+        let fixed = Fixed { grace, registry, directives, environment, admin, data, autosave, level };
         let (control, commands) = Control::channel();
         let Compiled { ids, loaded, certificates } = fixed.compile(config.clone()).await?;
         let rules = fixed.rules(&loaded);
@@ -160,8 +176,8 @@ impl Server {
         (fixed.level)(loaded.level);
         loaded.notes.iter().for_each(|note| tracing::warn!("{note}"));
         let mut server = Self {
+            places: watch::Sender::new(places(&engine, &secure)),
             engine,
-            secure,
             custody,
             admin,
             retiring: JoinSet::new(),
@@ -189,8 +205,13 @@ impl Server {
     }
 
     /// The same, with whether it is over TLS.
-    pub fn places(&self) -> impl Iterator<Item = (SocketAddr, bool)> {
-        self.engine.addresses().iter().copied().zip(self.secure.iter().copied())
+    pub fn places(&self) -> Vec<(SocketAddr, bool)> {
+        self.places.borrow().clone()
+    }
+
+    /// The same while it runs.
+    pub(crate) fn watch_places(&self) -> watch::Receiver<Places> {
+        self.places.subscribe()
     }
 
     /// The authorities that sign certificates for its sites, each with the file that clients must trust.
@@ -215,7 +236,8 @@ impl Server {
                 Command::Authority(id, reply) => drop(reply.send(self.custody.authority(id).await)),
                 Command::Status(reply) => drop(reply.send(self.status())),
                 Command::Follows(reply) => drop(reply.send(self.follows.clone())),
-                Command::Stop(reply) => {
+                Command::Stop(grace, reply) => {
+                    self.grace = grace.unwrap_or(self.grace);
                     let (done, stopping) = Control::stopping(self.shutdown_delay, self.grace);
                     let _ = reply.send(stopping);
                     break done;
@@ -320,7 +342,8 @@ impl Server {
             return Err(LoadFault::Sites(error));
         }
         let known = self.custody.roots();
-        (self.custody, self.secure) = (custody, secure);
+        self.custody = custody;
+        self.places.send_replace(places(&self.engine, &secure));
         for (id, root) in self.custody.roots().iter().filter(|root| !known.contains(root)) {
             tracing::info!("{}", root_words(id, root));
         }
@@ -417,17 +440,15 @@ impl Fixed {
     /// What the admin API is by this configuration; `None` where it is off.
     fn rules(&self, loaded: &Loaded) -> Option<Rules> {
         let admin = &loaded.admin;
-        (admin.switch == plan::Switch::On).then(|| Rules {
-            address: admin.listen.clone().unwrap_or_else(|| self.admin.clone()),
-            enforce_origin: admin.enforce_origin,
-            origins: admin.origins.clone(),
-        })
+        let address = admin.listen.as_ref().or(self.admin.as_ref()).filter(|_| admin.switch == plan::Switch::On)?;
+        let (address, origins) = (address.clone(), admin.origins.clone());
+        Some(Rules { address, enforce_origin: admin.enforce_origin, origins })
     }
 
     fn office(&self, control: &Control) -> Arc<Office> {
         Arc::new(Office {
             control: control.clone(),
-            registry: Arc::clone(&self.registry),
+            directives: Arc::clone(&self.directives),
             environment: Arc::clone(&self.environment),
         })
     }
@@ -447,6 +468,10 @@ fn compile(mut config: Value, registry: &Registry) -> Result<Compiled, LoadFault
     let reader = Reader::default();
     let loaded = plan::load_with(&config, registry, &|sources| reader.names_of(sources)).map_err(LoadFault::Config)?;
     Ok(Compiled { ids, loaded, certificates: reader.into_read() })
+}
+
+fn places(engine: &Engine, secure: &[bool]) -> Places {
+    engine.addresses().iter().copied().zip(secure.iter().copied()).collect()
 }
 
 fn secure(loaded: &Loaded) -> Vec<bool> {

@@ -8,6 +8,7 @@
 //! - `registry`, `dispenser`, `directives`, `matcher`: the table of directive syntax and what each line means;
 //! - `log`: loggers, of sites and of the global block;
 //! - `tls`: what sites and the global block say of handshakes and issuers; `members`: what JSON objects leave out;
+//! - `proxy`: `reverse_proxy` and its relatives;
 //! - `format`: what a file should look like; `place`: where a word stands; nothing above needs them;
 //! - `address`, `options`, `route`, `servers`: sites and global options to servers, listeners, routes;
 //! - `certificates`, `pki`: the same to the TLS and PKI apps; `sort`: how routes and policies are put in order.
@@ -33,6 +34,7 @@ mod pki;
 mod place;
 mod placeholder;
 mod position;
+mod proxy;
 mod quantity;
 mod registry;
 mod route;

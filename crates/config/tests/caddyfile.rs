@@ -18,6 +18,8 @@ mod matchers;
 mod options;
 #[path = "caddyfile/pki.rs"]
 mod pki;
+#[path = "caddyfile/proxy.rs"]
+mod proxy;
 #[path = "caddyfile/sites.rs"]
 mod sites;
 #[path = "caddyfile/tls.rs"]

@@ -8,14 +8,15 @@ mod require;
 
 use std::collections::BTreeMap;
 
-use causeway_message::{TargetForm, names};
-use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, Response, Step};
+use causeway_message::{FieldMap, StatusCode, TargetForm, names};
+use causeway_pipeline::{Build, BuildError, Call, Context, Fault, Handler, Response, Step};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::rendered::with_field_value;
-use operations::{Ops, Side};
-use require::Require;
+pub(crate) use operations::Ops;
+use operations::Side;
+pub(crate) use require::Require;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,12 +60,13 @@ struct WrittenReplacement {
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
-struct WrittenRequire {
+pub(crate) struct WrittenRequire {
     status_code: Vec<u16>,
     headers: BTreeMap<String, Option<Vec<String>>>,
 }
 
-struct Headers {
+/// Operations on fields, both ways.
+pub(crate) struct Headers {
     request: Option<Ops>,
     response: Option<ResponseOps>,
 }
@@ -80,16 +82,43 @@ struct ResponseOps {
 /// # Errors
 /// When a name is no field name, or a regular expression is none.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: Written = build.parse(value)?;
-    let request = match written.request {
-        Some(ops) => Some(build.at("request", |build| Ops::build(ops, build))?),
-        None => None,
-    };
-    let response = match written.response {
-        Some(written) => Some(build.at("response", |build| ResponseOps::build(written, build))?),
-        None => None,
-    };
-    Ok(Box::new(Headers { request, response }))
+    Ok(Box::new(Headers::build(value, build)?))
+}
+
+impl Headers {
+    pub(crate) fn build(value: &Value, build: &mut Build<'_>) -> Result<Self, BuildError> {
+        let written: Written = build.parse(value)?;
+        let request = match written.request {
+            Some(ops) => Some(build.at("request", |build| Ops::build(ops, build))?),
+            None => None,
+        };
+        let response = match written.response {
+            Some(written) => Some(build.at("response", |build| ResponseOps::build(written, build))?),
+            None => None,
+        };
+        Ok(Self { request, response })
+    }
+
+    /// Does to a call's request what is to be done to requests.
+    pub(crate) fn apply_to_call(&self, cx: &mut Context, call: &Call) {
+        if let Some(ops) = &self.request {
+            ops.apply(cx, Side::Call(call));
+        }
+    }
+
+    /// Whether there is anything to be done to answers.
+    pub(crate) fn changes_answers(&self) -> bool {
+        self.response.is_some()
+    }
+
+    /// Does to a call's answer what is to be done to answers, where it is as it must be for that.
+    pub(crate) fn apply_to_answer(&self, cx: &mut Context, call: &Call, status: StatusCode) {
+        if let Some(response) = &self.response
+            && response.applies(call.head().fields(), status)
+        {
+            response.ops.apply(cx, Side::Answer(call));
+        }
+    }
 }
 
 impl Handler for Headers {
@@ -110,7 +139,7 @@ impl Handler for Headers {
     fn leave(&self, cx: &mut Context, answer: Response) -> Step {
         if let Some(response) = &self.response
             && response.deferred
-            && response.require.as_ref().is_none_or(|require| require.holds(cx, answer.status))
+            && response.applies(cx.response().fields(), answer.status)
         {
             response.ops.apply(cx, Side::Response);
         }
@@ -155,6 +184,10 @@ impl ResponseOps {
         // What an answer must be is known only once there is one.
         let deferred = deferred || require.is_some();
         Ok(Self { ops, require, deferred })
+    }
+
+    fn applies(&self, fields: &FieldMap, status: StatusCode) -> bool {
+        self.require.as_ref().is_none_or(|require| require.holds(fields, status))
     }
 }
 

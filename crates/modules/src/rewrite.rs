@@ -32,7 +32,7 @@ struct Written {
     query: Option<query::Written>,
 }
 
-struct Rewrite {
+pub(crate) struct Rewrite {
     method: Option<Template>,
     uri: Option<uri::Uri>,
     /// In the order in which they are done.
@@ -45,30 +45,7 @@ struct Rewrite {
 /// # Errors
 /// When a field is unknown or a regular expression is none.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
-    let written: Written = build.parse(value)?;
-    let mut paths = Vec::new();
-    if !written.strip_path_prefix.is_empty() {
-        paths.push(path::Change::Prefix(build.template(&written.strip_path_prefix)));
-    }
-    if !written.strip_path_suffix.is_empty() {
-        paths.push(path::Change::Suffix(build.template(&written.strip_path_suffix)));
-    }
-    for substring in written.uri_substring.iter().filter(|substring| !substring.find.is_empty()) {
-        paths.push(path::Change::substring(substring, build));
-    }
-    for (index, regexp) in written.path_regexp.iter().enumerate() {
-        paths.push(build.at(format!("path_regexp[{index}]"), |build| path::Change::regexp(regexp, build))?);
-    }
-    let query = match written.query {
-        Some(written) => Some(build.at("query", |build| query::Operations::build(&written, build))?),
-        None => None,
-    };
-    Ok(Box::new(Rewrite {
-        method: (!written.method.is_empty()).then(|| build.template(&written.method)),
-        uri: (!written.uri.is_empty()).then(|| uri::Uri::build(&written.uri, build)),
-        paths: paths.into(),
-        query,
-    }))
+    Ok(Box::new(Rewrite::build(value, build)?))
 }
 
 impl Handler for Rewrite {
@@ -81,8 +58,35 @@ impl Handler for Rewrite {
 }
 
 impl Rewrite {
+    pub(crate) fn build(value: &Value, build: &mut Build<'_>) -> Result<Self, BuildError> {
+        let written: Written = build.parse(value)?;
+        let mut paths = Vec::new();
+        if !written.strip_path_prefix.is_empty() {
+            paths.push(path::Change::Prefix(build.template(&written.strip_path_prefix)));
+        }
+        if !written.strip_path_suffix.is_empty() {
+            paths.push(path::Change::Suffix(build.template(&written.strip_path_suffix)));
+        }
+        for substring in written.uri_substring.iter().filter(|substring| !substring.find.is_empty()) {
+            paths.push(path::Change::substring(substring, build));
+        }
+        for (index, regexp) in written.path_regexp.iter().enumerate() {
+            paths.push(build.at(format!("path_regexp[{index}]"), |build| path::Change::regexp(regexp, build))?);
+        }
+        let query = match written.query {
+            Some(written) => Some(build.at("query", |build| query::Operations::build(&written, build))?),
+            None => None,
+        };
+        Ok(Self {
+            method: (!written.method.is_empty()).then(|| build.template(&written.method)),
+            uri: (!written.uri.is_empty()).then(|| uri::Uri::build(&written.uri, build)),
+            paths: paths.into(),
+            query,
+        })
+    }
+
     /// In Caddy's order.
-    fn apply(&self, cx: &mut Context) -> Result<(), Fault> {
+    pub(crate) fn apply(&self, cx: &mut Context) -> Result<(), Fault> {
         if let Some(method) = &self.method {
             set_method(cx, method);
         }

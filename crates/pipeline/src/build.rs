@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 
 use crate::context::{ComputedId, Context, MatcherId, VarId};
 use crate::handler::{Handler, Matcher};
-use crate::route::{GroupId, Index, Link, List, Plan, Route, RoutesId, Server, ServerId, StateId};
+use crate::route::{FamilyId, GroupId, Index, Link, List, Plan, Route, RoutesId, Server, ServerId, StateId};
 use crate::template::{Template, Unknown, VARIABLES};
 use crate::trust::{Confusable, Trust};
 use crate::worker::Worker;
@@ -181,6 +181,8 @@ pub struct Build<'r> {
     variables: HashMap<String, VarId>,
     groups: HashMap<String, GroupId>,
     matchers: u32,
+    /// Prefixes of placeholders' names.
+    families: Vec<String>,
     /// The named routes of the server under construction.
     named: HashMap<String, RoutesId>,
     /// What was compiled since this was last asked names the request's body.
@@ -197,13 +199,20 @@ impl<'r> Build<'r> {
             variables: HashMap::new(),
             groups: HashMap::new(),
             matchers: 0,
+            families: Vec::new(),
             named: HashMap::new(),
             reads_body: false,
         }
     }
 
     /// The plan, frozen.
-    pub fn finish(self) -> Plan {
+    pub fn finish(mut self) -> Plan {
+        for prefix in &self.families {
+            let member = |(name, id): (&String, &VarId)| Some((Box::from(name.strip_prefix(prefix.as_str())?), *id));
+            let mut members: Vec<_> = self.variables.iter().filter_map(member).collect();
+            members.sort_unstable_by_key(|(_, id)| id.0);
+            self.plan.families.push(members);
+        }
         self.plan
     }
 
@@ -280,6 +289,17 @@ impl<'r> Build<'r> {
         let id = VarId(u32::try_from(self.variables.len()).expect("as many names do not fit into memory"));
         self.variables.insert(placeholder.to_owned(), id);
         id
+    }
+
+    /// The slots of all placeholders that begin so and that the plan names, for a module that sets whichever are wanted
+    /// ([`Plan::family`]).
+    pub fn family(&mut self, prefix: &str) -> FamilyId {
+        let known = self.families.iter().position(|family| family == prefix);
+        let index = known.unwrap_or_else(|| {
+            self.families.push(prefix.to_owned());
+            self.families.len() - 1
+        });
+        FamilyId(u32::try_from(index).expect("fewer families than modules"))
     }
 
     /// Keeps how a text is worked out when a placeholder asks for it: `compute` appends it, or says that it is not known.

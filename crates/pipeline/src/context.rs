@@ -26,6 +26,7 @@ use crate::body::{Frame, IncomingBody, Mailbox};
 use crate::handler::{Fault, Step, Stop};
 use crate::route::{Flow, Generation, ServerId};
 use crate::template::Template;
+use crate::upstream::{Call, Finish};
 use crate::wait::{Wait, Waits};
 use crate::worker::Worker;
 pub use tls::{AlternativeName, ClientCertificate, TlsFacts};
@@ -125,6 +126,8 @@ struct Parts {
     /// A body that a handler put in the place of the peer's, or that was read for a placeholder.
     held_body: Option<VecDeque<Frame>>,
     body_text: Option<Chunk>,
+    /// An upstream's answer that routes decide about.
+    held_answer: Option<(Call, Rc<dyn Finish>)>,
     flow: Flow,
     waits: Waits,
     unrecorded: bool,
@@ -174,6 +177,7 @@ impl Spare {
             body_taken: false,
             held_body: None,
             body_text: None,
+            held_answer: None,
             flow: Flow::default(),
             waits: Waits::default(),
             unrecorded: false,
@@ -375,6 +379,21 @@ impl Context {
     pub fn inform(&mut self, status: StatusCode, fields: FieldMap) {
         assert!(status.is_informational() && !matches!(status.as_u16(), 100 | 101));
         self.0.informs.push((status, fields));
+    }
+
+    /// Keeps an upstream's answer for routes that are called with it; one that is kept already is given up.
+    pub fn hold_answer(&mut self, call: Call, owner: Rc<dyn Finish>) {
+        self.0.held_answer = Some((call, owner));
+    }
+
+    /// The answer that is kept.
+    pub fn held_answer(&self) -> Option<&Call> {
+        self.0.held_answer.as_ref().map(|(call, _)| call)
+    }
+
+    /// Takes the answer that is kept, with whoever knows how to pass it on.
+    pub fn take_held_answer(&mut self) -> Option<(Call, Rc<dyn Finish>)> {
+        self.0.held_answer.take()
     }
 
     /// Copies octets to a chunk of the worker's pool; more than a block holds goes to the heap.
@@ -584,6 +603,7 @@ impl Context {
         parts.body_taken = false;
         parts.held_body = None;
         parts.body_text = None;
+        parts.held_answer = None;
         parts.flow.clear();
         parts.unrecorded = false;
         Spare(self.0)
@@ -604,16 +624,15 @@ impl Context {
         self.0.found.clear();
     }
 
-    pub(crate) fn waits_mut(&mut self) -> &mut Waits {
-        &mut self.0.waits
-    }
-
     /// Drives the wait under way, and returns the step behind it once it is done.
     pub(crate) fn poll_step(&mut self, task: &mut Task<'_>) -> Poll<Step> {
-        match self.0.waits.poll(task) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(ready) => Poll::Ready(ready.resume(self)),
+        let mut wait = self.0.waits.take();
+        let polled = wait.poll(self, task);
+        match polled {
+            Poll::Pending => self.0.waits.put_back(wait),
+            Poll::Ready(_) => self.0.waits.done(wait),
         }
+        polled
     }
 
     #[inline]

@@ -6,6 +6,7 @@
 //! - [`handler`]: the traits [`Handler`] and [`Matcher`], and the [`Step`]s a handler may take
 //! - [`route`]: the frozen [`Plan`] and the one interpreter that runs it
 //! - [`wait`]: how a handler waits without holding the context
+//! - [`async_handler()`]: handlers that are `async` functions
 //! - [`body`]: frames, request and response bodies
 //! - [`template`]: placeholder strings, compiled at load
 //! - [`trust`]: which fields of a request are believed
@@ -16,6 +17,7 @@
 //! - [`punycode`]: hosts as requests and certificates spell them
 //! - [`build`]: from `serde_json::Value` to a plan; where modules register
 
+mod async_handler;
 pub mod body;
 pub mod build;
 pub mod context;
@@ -31,6 +33,7 @@ pub mod wait;
 mod whole_body;
 pub mod worker;
 
+pub use async_handler::{Answer, Request, async_handler};
 pub use body::{Body, BodyFault, BodyStream, FileSlice, Frame, IncomingBody, Part};
 pub use build::{Build, BuildError, Registry};
 pub use context::{AlternativeName, Arrival, Client, ClientCertificate, Context, Scheme, Spare, TlsFacts};
@@ -40,9 +43,9 @@ pub use listen::{
     Timeouts, TlsPolicy, TlsSpec, TlsVersion,
 };
 pub use outcome::{Ending, Outcome};
-pub use route::{Generation, Plan, RoutesId, ServerId, StateId, Verdict};
+pub use route::{FamilyId, Generation, Plan, RoutesId, ServerId, StateId, Verdict};
 pub use template::Template;
 pub use trust::{Confusable, Trust};
-pub use upstream::{Answer, Call, CallFault, Calls, Carried, Roots, TlsClient, Transport, Upstream, Versions};
+pub use upstream::{Call, CallFault, Calls, Carried, Finish, Roots, Tally, TlsClient, Transport, Upstream, Versions};
 pub use wait::Wait;
 pub use worker::{Busy, Sleep, Worker};

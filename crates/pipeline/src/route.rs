@@ -18,7 +18,7 @@ use std::task::{Context as Task, Poll};
 use causeway_message::{StatusCode, Version};
 use causeway_progress::Span;
 
-use crate::context::{ComputedId, Context};
+use crate::context::{ComputedId, Context, VarId};
 use crate::handler::{Fault, Handler, Matched, Matcher, Reason, Response, Step, Stop};
 use crate::outcome::Outcome;
 use crate::trust::{Confusable, Trust};
@@ -55,6 +55,10 @@ impl ServerId {
 /// A handler of a plan.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct HandlerId(u32);
+
+/// Placeholders of a plan whose names begin alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FamilyId(pub(crate) u32);
 
 /// A group of a plan, of whose routes one runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,12 +118,18 @@ pub struct Plan {
     /// Those of the states that a plan which takes over may ask for again.
     pub(crate) kept_states: BTreeMap<(TypeId, String), usize>,
     pub(crate) computed: Vec<Computed>,
+    pub(crate) families: Vec<Vec<(Box<str>, VarId)>>,
 }
 
 impl Plan {
     /// Appends a text that is worked out when it is asked for; false when it is not known.
     pub(crate) fn compute(&self, id: ComputedId, cx: &mut Context, out: &mut Vec<u8>) -> bool {
         self.computed[id.0 as usize](cx, out)
+    }
+
+    /// The placeholders of a family that the plan names: what follows the family's prefix, and the slot.
+    pub fn family(&self, id: FamilyId) -> &[(Box<str>, VarId)] {
+        &self.families[id.0 as usize]
     }
 
     /// A server's name in the configuration.

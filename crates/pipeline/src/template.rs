@@ -7,6 +7,7 @@
 mod load_time;
 mod place;
 
+pub use place::go_duration;
 use place::{Known, Place};
 
 use crate::build::Build;

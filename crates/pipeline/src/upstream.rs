@@ -20,9 +20,11 @@ use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::task::{Context as Task, Poll, Waker};
 
-use causeway_message::{FieldMap, Head, ResponseHead, StatusCode};
+use causeway_message::{FieldMap, Head, ResponseHead, StatusCode, Version};
 
 use crate::body::{Body, BodyFault, IncomingBody, Mailbox};
+use crate::context::Context;
+use crate::handler::Step;
 pub use transport::{Roots, TlsClient, Transport, Versions};
 
 /// Octets of heads that a record at rest keeps room for.
@@ -38,6 +40,20 @@ pub trait Upstream {
 
     /// A record for a call.
     fn calls(&self) -> &Rc<Calls>;
+}
+
+/// Somebody who keeps count of calls, as for a limit.
+pub trait Tally {
+    /// A call begins.
+    fn begin(&self);
+    /// Its handler has its answer whole, or gave it up.
+    fn end(&self);
+}
+
+/// Somebody who makes an exchange's answer of a call's that was left for later ([`Context::hold_answer`]).
+pub trait Finish {
+    /// Answers with it; with another status, if one is given.
+    fn finish(self: Rc<Self>, cx: &mut Context, call: Call, status: Option<StatusCode>) -> Step;
 }
 
 /// Why a call has no answer.
@@ -114,6 +130,8 @@ struct Record {
     fault: RefCell<Option<CallFault>>,
     /// Where the connection that carries it leads.
     remote: Cell<Option<SocketAddr>>,
+    version: Cell<Version>,
+    tally: RefCell<Option<Rc<dyn Tally>>>,
     reader: RefCell<Option<Waker>>,
     driver: RefCell<Option<Waker>>,
     /// The answer's body has its reader.
@@ -133,6 +151,8 @@ impl Record {
             phase: Cell::new(Phase::Open),
             fault: RefCell::default(),
             remote: Cell::default(),
+            version: Cell::new(Version::Http11),
+            tally: RefCell::default(),
             reader: RefCell::default(),
             driver: RefCell::default(),
             taken: Cell::default(),
@@ -168,6 +188,7 @@ impl Record {
         self.phase.set(Phase::Open);
         self.fault.borrow_mut().take();
         self.remote.set(None);
+        self.version.set(Version::Http11);
         self.reader.borrow_mut().take();
         self.driver.borrow_mut().take();
         self.taken.set(false);
@@ -279,6 +300,25 @@ impl Call {
         self.0.response.borrow()
     }
 
+    /// The same, to change it before it is passed on.
+    pub fn head_mut(&self) -> RefMut<'_, ResponseHead> {
+        self.0.response.borrow_mut()
+    }
+
+    /// The version that the answer's head came in; HTTP/1.1 unless the engine says otherwise.
+    pub fn version(&self) -> Version {
+        self.0.version.get()
+    }
+
+    /// Has the call counted from here until this handle, or the body made of it, is dropped.
+    pub fn count(&self, tally: Rc<dyn Tally>) {
+        tally.begin();
+        let before = self.0.tally.borrow_mut().replace(tally);
+        if let Some(before) = before {
+            before.end();
+        }
+    }
+
     /// The address that the call went to, once it was connected.
     pub fn remote(&self) -> Option<SocketAddr> {
         self.0.remote.get()
@@ -302,6 +342,10 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         self.0.given_up.set(true);
+        let tally = self.0.tally.borrow_mut().take();
+        if let Some(tally) = tally {
+            tally.end();
+        }
         // What waits for a connection needs nothing to send any more, and may wait for long.
         let body = self.0.body.borrow_mut().take();
         drop(body);
@@ -357,6 +401,11 @@ impl Carried {
     /// Where it is carried.
     pub fn set_remote(&self, remote: SocketAddr) {
         self.0.remote.set(Some(remote));
+    }
+
+    /// The version that the connection speaks.
+    pub fn set_version(&self, version: Version) {
+        self.0.version.set(version);
     }
 
     /// An answer before the answer.

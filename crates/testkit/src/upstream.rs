@@ -11,7 +11,7 @@ use causeway_pipeline::{Body, Frame, Transport};
 /// A call that a handler made, for the test to answer. Dropping it is an upstream that closes.
 pub struct FakeCall {
     /// Where it goes.
-    pub address: String,
+    pub address: Rc<str>,
     /// How it is to be carried.
     pub transport: std::sync::Arc<Transport>,
     /// The engine's handle.
@@ -70,21 +70,39 @@ impl FakeCall {
     }
 }
 
+type Answerer = Box<dyn FnMut(FakeCall)>;
+
 /// Where [`super::FakeWorker`] puts the calls.
 #[derive(Default)]
-pub(crate) struct Outbox(pub(crate) Rc<RefCell<VecDeque<FakeCall>>>);
+pub(crate) struct Outbox {
+    calls: RefCell<VecDeque<FakeCall>>,
+    answerer: RefCell<Option<Answerer>>,
+}
+
+impl Outbox {
+    pub(crate) fn take(&self) -> Option<FakeCall> {
+        self.calls.borrow_mut().pop_front()
+    }
+
+    pub(crate) fn answer_with(&self, answerer: Answerer) {
+        *self.answerer.borrow_mut() = Some(answerer);
+    }
+}
 
 pub(crate) struct FakeUpstream {
-    pub(crate) address: String,
+    pub(crate) address: Rc<str>,
     pub(crate) transport: std::sync::Arc<Transport>,
     pub(crate) calls: Rc<Calls>,
-    pub(crate) outbox: Rc<RefCell<VecDeque<FakeCall>>>,
+    pub(crate) outbox: Rc<Outbox>,
 }
 
 impl Upstream for FakeUpstream {
     fn carry(&self, carried: Carried) {
-        let (address, transport) = (self.address.clone(), self.transport.clone());
-        self.outbox.borrow_mut().push_back(FakeCall { address, transport, carried });
+        let call = FakeCall { address: Rc::clone(&self.address), transport: self.transport.clone(), carried };
+        match &mut *self.outbox.answerer.borrow_mut() {
+            Some(answer) => answer(call),
+            None => self.outbox.calls.borrow_mut().push_back(call),
+        }
     }
 
     fn calls(&self) -> &Rc<Calls> {

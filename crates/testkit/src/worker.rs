@@ -57,7 +57,7 @@ pub struct FakeWorker {
     shutdown_at: Cell<Option<Instant>>,
     pool: Arc<Pool>,
     calls: Rc<Calls>,
-    outbox: Outbox,
+    outbox: Rc<Outbox>,
     names: RefCell<HashMap<String, Vec<SocketAddr>>>,
 }
 
@@ -78,7 +78,7 @@ impl FakeWorker {
             shutdown_at: Cell::default(),
             pool: Arc::default(),
             calls: Calls::new(),
-            outbox: Outbox::default(),
+            outbox: Rc::default(),
             names: RefCell::default(),
         })
     }
@@ -131,7 +131,12 @@ impl FakeWorker {
 
     /// The oldest call that a handler made and the test has not taken yet.
     pub fn take_call(&self) -> Option<FakeCall> {
-        self.outbox.0.borrow_mut().pop_front()
+        self.outbox.take()
+    }
+
+    /// Has `answerer` see to each call as soon as it is made; [`take_call`](Self::take_call) finds none then.
+    pub fn answer_calls(&self, answerer: impl FnMut(FakeCall) + 'static) {
+        self.outbox.answer_with(Box::new(answerer));
     }
 
     /// Records of calls at rest.
@@ -231,10 +236,10 @@ impl Worker for FakeWorker {
 
     fn upstream(&self, address: &str, transport: &Arc<Transport>) -> Rc<dyn Upstream> {
         Rc::new(FakeUpstream {
-            address: address.to_owned(),
+            address: address.into(),
             transport: Arc::clone(transport),
             calls: Rc::clone(&self.calls),
-            outbox: Rc::clone(&self.outbox.0),
+            outbox: Rc::clone(&self.outbox),
         })
     }
 

@@ -4,7 +4,6 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use causeway_config::caddyfile::Directives;
 use causeway_pipeline::worker::run_blocking;
 use causeway_pipeline::{BodyFault, BodyStream as _, Frame, IncomingBody, Worker};
 use serde_json::{Value, json};
@@ -188,12 +187,16 @@ impl Desk {
         };
         let office = Arc::clone(&self.office);
         let adapt = move || {
+            let all;
             let directives = match only_built {
-                OnlyBuilt::Yes => crate::directives(&office.registry),
-                OnlyBuilt::No => Directives::standard(),
+                OnlyBuilt::Yes => &*office.directives,
+                OnlyBuilt::No => {
+                    all = office.directives.unrestrained();
+                    &all
+                }
             };
             let document = Document { name: "Caddyfile".into(), text, language: Language::Caddyfile };
-            let adapted = document.adapt(&directives, &*office.environment);
+            let adapted = document.adapt(directives, &*office.environment);
             adapted.map(|adapted| (document, adapted)).map_err(|mistake| mistake.to_string())
         };
         let adapted = self.blocking(adapt).await?;

@@ -95,12 +95,14 @@ pub(crate) fn serve(serving: Serving, flags: &ServeFlags) -> anyhow::Result<()> 
     let grace = flags.grace.map(Duration::from_secs);
     tracing::debug!(workers, ?grace, ?descriptors, "starting with these bounds");
     let environment = Arc::clone(&serving.environment);
+    let registry = source::registry(&serving.environment);
     let settings = Settings {
         workers,
         grace,
-        registry: Arc::new(source::registry(&serving.environment)),
+        directives: Arc::new(causeway::directives(&registry)),
+        registry: Arc::new(registry),
         environment: Arc::new(move |name| environment.get(name)),
-        admin: client::default_address()?,
+        admin: Some(client::default_address()?),
         data: data_folder(),
         autosave: autosave_path().filter(|_| serving.site == Site::Configured),
         access: Box::new(std::io::stderr()),
@@ -213,8 +215,8 @@ fn explain(fault: &LoadFault, serving: &Serving) -> anyhow::Error {
     anyhow!("{error}; choose another with --listen, as in `causeway {command} --listen :8081`")
 }
 
-fn first_line(serving: &Serving, places: impl Iterator<Item = (SocketAddr, bool)>, workers: usize) -> String {
-    let urls: Vec<_> = places.map(|(address, secure)| url(address, secure)).collect();
+fn first_line(serving: &Serving, places: Vec<(SocketAddr, bool)>, workers: usize) -> String {
+    let urls: Vec<_> = places.into_iter().map(|(address, secure)| url(address, secure)).collect();
     let urls = if urls.is_empty() { "nothing: it names no site".to_owned() } else { urls.join(", ") };
     if serving.site == Site::Welcome {
         return format!("Causeway serves the welcome site on {urls}; write a Caddyfile here to serve your own");

@@ -124,10 +124,7 @@ pub(crate) fn warn(adapted: &AdaptedDocument) {
 
 /// Why a configuration is not served, with its place.
 pub(crate) fn explain(document: &Document, adapted: &AdaptedDocument, fault: &LoadFault) -> anyhow::Error {
-    match fault {
-        LoadFault::Config(error) => anyhow!("{}", document.explain(adapted, error)),
-        fault => anyhow!("{}: {fault}", document.name),
-    }
+    anyhow!("{}", document.explain_fault(adapted, fault))
 }
 
 /// Text that a template shows as it is: braces open no placeholder, and no backslash is taken for an escape.

@@ -111,7 +111,8 @@ pub(super) enum Command {
     Authority(String, Reply<Result<Option<AuthorityFacts>, causeway_certs::Error>>),
     Status(Reply<Status>),
     Follows(Reply<Option<Source>>),
-    Stop(Reply<Stopping>),
+    /// The grace in place of the configuration's.
+    Stop(Option<Duration>, Reply<Stopping>),
 }
 
 impl Control {
@@ -171,7 +172,12 @@ impl Control {
 
     /// Ends the server; `None` when it is gone already.
     pub async fn stop(&self) -> Option<Stopping> {
-        self.ask(Command::Stop).await
+        self.ask(|reply| Command::Stop(None, reply)).await
+    }
+
+    /// The same with so long for exchanges under way, whatever the configuration says.
+    pub async fn stop_within(&self, grace: Duration) -> Option<Stopping> {
+        self.ask(|reply| Command::Stop(Some(grace), reply)).await
     }
 
     async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Option<T> {

@@ -95,7 +95,7 @@ pub(crate) fn listener(bind: &str, port: &str) -> String {
         Some((network, rest)) => (network.trim().to_lowercase(), rest),
         None => (String::new(), bind),
     };
-    if network.starts_with("unix") || network.starts_with("fd") {
+    if is_path_network(&network) {
         return format!("{network}/{rest}");
     }
     let host = split_host_port(rest).map_or(rest.trim_matches(['[', ']']), |(host, _)| host);
@@ -104,10 +104,15 @@ pub(crate) fn listener(bind: &str, port: &str) -> String {
     format!("{network}{host}:{port}")
 }
 
+/// Whether addresses of the network have no port: sockets by path or by descriptor.
+pub(crate) fn is_path_network(network: &str) -> bool {
+    network.starts_with("unix") || network.starts_with("fd")
+}
+
 /// Whether a listener uses a port other than `port`; a socket by path has port 0.
 pub(crate) fn uses_other_port(listener: &str, port: &str) -> bool {
     let network = listener.split_once('/').map_or("", |(network, _)| network);
-    if network.starts_with("unix") || network.starts_with("fd") {
+    if is_path_network(network) {
         return port != "0";
     }
     listener.rsplit_once(':').is_some_and(|(_, own)| own.trim_start_matches('0') != port.trim_start_matches('0'))

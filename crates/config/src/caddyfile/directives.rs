@@ -1,27 +1,37 @@
 //! The syntax of every directive that is built.
 //!
-//! - `answer`: directives that answer or steer the response's fields: respond, error, abort, redir, header, request_header;
+//! - `answer`: directives that answer: respond, error, abort, redir, metrics; `encode`: encode, push;
+//! - `fields`: header, request_header; `response`: the matchers of responses that `header` and others have;
 //! - `file_server`: file_server, try_files;
 //! - `guard`: basic_auth, request_body;
+//! - `httpgrpc`: httpgrpc, which Caddy has not;
 //! - `target`: rewrite, uri, method, handle_path;
 //! - `variables`: root, fs, vars, map, log_append, log_level, log_name, log_skip;
 //! - `tls`: certificates and handshakes;
 //! - `routing`: handle, route, handle_errors, invoke, bind.
 
 mod answer;
+mod encode;
+mod fields;
 mod file_server;
 mod guard;
+mod httpgrpc;
+mod response;
 mod routing;
 mod target;
 mod tls;
 mod variables;
 
+pub(crate) use fields::{Operations as FieldOperations, apply};
+pub(crate) use httpgrpc::message_option;
+pub(crate) use response::{response_matcher, status};
 pub(crate) use routing::protocols;
 
 use serde_json::{Map, Value};
 
 use super::log;
 use super::pki;
+use super::proxy;
 use super::registry::Syntax;
 use super::token::Token;
 
@@ -32,13 +42,19 @@ pub(crate) const BUILT: &[(&str, Syntax)] = &[
     ("basic_auth", Syntax::Handler(guard::basic_auth)),
     ("basicauth", Syntax::Handler(guard::basic_auth)),
     ("bind", Syntax::Custom(routing::bind)),
+    ("copy_response", Syntax::Handler(proxy::copy_response)),
+    ("copy_response_headers", Syntax::Handler(proxy::copy_response_headers)),
+    ("encode", Syntax::Handler(encode::encode)),
     ("error", Syntax::Handler(answer::error)),
     ("file_server", Syntax::Handler(file_server::file_server)),
+    ("forward_auth", Syntax::Custom(proxy::forward_auth)),
     ("fs", Syntax::Handler(variables::fs)),
     ("handle", Syntax::Handler(routing::handle)),
     ("handle_errors", Syntax::Custom(routing::handle_errors)),
     ("handle_path", Syntax::Custom(target::handle_path)),
-    ("header", Syntax::Custom(answer::header)),
+    ("header", Syntax::Custom(fields::header)),
+    ("httpgrpc", Syntax::Handler(httpgrpc::httpgrpc)),
+    ("intercept", Syntax::Handler(proxy::intercept)),
     ("invoke", Syntax::Handler(routing::invoke)),
     ("log", Syntax::Custom(log::directive)),
     ("log_append", Syntax::Handler(variables::log_append)),
@@ -47,10 +63,14 @@ pub(crate) const BUILT: &[(&str, Syntax)] = &[
     ("log_skip", Syntax::Handler(variables::log_skip)),
     ("map", Syntax::Handler(variables::map)),
     ("method", Syntax::Handler(target::method)),
+    ("metrics", Syntax::Handler(answer::metrics)),
+    ("php_fastcgi", Syntax::Custom(proxy::php_fastcgi)),
+    ("push", Syntax::Handler(encode::push)),
     ("redir", Syntax::Handler(answer::redir)),
-    ("request_header", Syntax::Custom(answer::request_header)),
     ("request_body", Syntax::Handler(guard::request_body)),
+    ("request_header", Syntax::Custom(fields::request_header)),
     ("respond", Syntax::Handler(answer::respond)),
+    ("reverse_proxy", Syntax::Handler(proxy::reverse_proxy)),
     ("rewrite", Syntax::Custom(target::rewrite)),
     ("root", Syntax::Custom(variables::root)),
     ("route", Syntax::Handler(routing::route)),

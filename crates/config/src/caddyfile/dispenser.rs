@@ -104,6 +104,49 @@ impl<'a> Dispenser<'a> {
         self.segment.block.iter().flatten().map(move |line| Dispenser::new(line, scope))
     }
 
+    /// Hands the block's lines to `option` one by one. A word that it leaves over begins a further option, as in Caddy. Of a
+    /// block behind an option that has none by `with_block`, Caddy reads the brace as an option; so it is refused.
+    pub(crate) fn each_option(
+        &self,
+        with_block: fn(&str) -> bool,
+        mut option: impl FnMut(&mut Dispenser<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for line in self.lines() {
+            let mut next = Some(line.segment.clone());
+            while let Some(segment) = next {
+                let mut line = self.over(&segment);
+                option(&mut line)?;
+                next = line.left_over();
+                if let Some(further) = &next {
+                    self.warn(&further.name, format!("'{}' is read as an option of its own", further.name.text));
+                } else if segment.block.is_some() && !with_block(&segment.name.text) {
+                    let rule = "unrecognized subdirective {}; expected no block here";
+                    return Err(Error::at(line.last(), ErrorKind::Word { rule, found: "{".into() }));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Other words, read where these are.
+    pub(crate) fn over<'b>(&self, segment: &'b Segment) -> Dispenser<'b>
+    where
+        'a: 'b,
+    {
+        Dispenser::new(segment, self.scope)
+    }
+
+    /// What was not handed out yet, read as a segment of its own.
+    pub(crate) fn left_over(&self) -> Option<Segment> {
+        let (name, arguments) = self.remaining().split_first()?;
+        Some(Segment {
+            name: name.clone(),
+            arguments: arguments.to_vec(),
+            block: self.segment.block.clone(),
+            closes: self.segment.closes.clone(),
+        })
+    }
+
     /// Refuses a block with at least one line.
     pub fn no_block(&self, rule: &'static str) -> Result<(), Error> {
         match self.lines().next() {

@@ -33,6 +33,14 @@ pub(crate) fn definition(segment: &Segment) -> Result<MatcherSet, Error> {
     set(&inner, name)
 }
 
+/// The set that follows a word on its line or in its block, as behind `lb_retry_match`.
+pub(crate) fn nested(segment: &Segment) -> Result<MatcherSet, Error> {
+    match segment.rest() {
+        Some(rest) => set(&[rest], ""),
+        None => set(segment.block.as_deref().unwrap_or_default(), ""),
+    }
+}
+
 fn bare(mut line: Segment) -> Segment {
     line.name.quote = Quote::None;
     line

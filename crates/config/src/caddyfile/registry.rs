@@ -83,9 +83,11 @@ impl fmt::Display for RegisterError {
 
 impl std::error::Error for RegisterError {}
 
-/// Caddy's default order. Directives that are not built yet keep their place.
+/// Caddy's default order, with ours among them. Directives that are not built yet keep their place.
 const ORDER: &[&str] = &[
     "tracing",
+    // Not Caddy's: it puts another request in place of the one that came, so all others look at that.
+    "httpgrpc",
     // Variables that others may use.
     "map",
     "vars",
@@ -141,6 +143,8 @@ const UNORDERED: &[&str] = &["bind", "handle_errors", "log", "tls"];
 pub struct Directives {
     /// `None`: Caddy's, not built into this version.
     table: BTreeMap<Box<str>, Option<Syntax>>,
+    /// Syntax of directives that are treated as not built.
+    withheld: BTreeMap<Box<str>, Syntax>,
     order: Vec<Box<str>>,
 }
 
@@ -152,10 +156,40 @@ impl Directives {
         for &(name, syntax) in directives::BUILT {
             table.insert(name.into(), Some(syntax));
         }
-        Self { table, order: ORDER.iter().map(|&name| name.into()).collect() }
+        Self { table, withheld: BTreeMap::new(), order: ORDER.iter().map(|&name| name.into()).collect() }
     }
 
     /// Adds a directive, or gives one of Caddy's that is not built its syntax (it keeps its place then, whatever `order`).
+    ///
+    /// ```
+    /// use causeway_config::caddyfile::{Directives, Dispenser, Error, Order, Syntax, adapt};
+    /// use serde_json::{Value, json};
+    ///
+    /// /// `shout <text> { times <n> }`
+    /// fn shout(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    ///     let text = d.only()?;
+    ///     let mut times = 1;
+    ///     for mut line in d.lines() {
+    ///         match &*line.name().text {
+    ///             "times" => times = line.only()?.text.parse().map_err(|_| line.word("found '{}', expected a number"))?,
+    ///             _ => return Err(line.unknown("unknown option '{}'", &["times"])),
+    ///         }
+    ///     }
+    ///     Ok(json!({ "handler": "shout", "text": &*text.text, "times": times }))
+    /// }
+    ///
+    /// let mut directives = Directives::standard();
+    /// directives.register("shout", Order::Before("respond"), Syntax::Handler(shout)).unwrap();
+    /// let read = |source| adapt(source, "Caddyfile", &directives, &|_| None);
+    /// let adapted = read(":80 {\n\tshout /loud hello {\n\t\ttimes 2\n\t}\n}\n").unwrap();
+    /// let handler = &adapted.json["apps"]["http"]["servers"]["srv0"]["routes"][0]["handle"][0];
+    /// assert_eq!(handler, &json!({ "handler": "shout", "text": "hello", "times": 2 }));
+    /// let error = read(":80 {\n\tshout hello {\n\t\ttimes many\n\t}\n}\n").unwrap_err().to_string();
+    /// assert_eq!(error, "Caddyfile:3:9: parsing caddyfile tokens for 'shout': found 'many', expected a number");
+    /// ```
+    ///
+    /// # Errors
+    /// When the name is taken, or `order` names a directive that has no place itself.
     pub fn register(&mut self, name: &str, order: Order<'_>, syntax: Syntax) -> Result<(), RegisterError> {
         match self.table.get(name) {
             Some(Some(_)) => return Err(RegisterError::Taken),
@@ -175,14 +209,27 @@ impl Directives {
             }
         }
         self.table.insert(name.into(), Some(syntax));
+        self.withheld.remove(name);
         Ok(())
     }
 
     /// Treats a directive as not built: for a server whose modules can't run what it turns into.
     pub fn withhold(&mut self, name: &str) {
-        if let Some(syntax) = self.table.get_mut(name) {
-            *syntax = None;
+        if let Some(known) = self.table.get_mut(name)
+            && let Some(syntax) = known.take()
+        {
+            self.withheld.insert(name.into(), syntax);
         }
+    }
+
+    /// The same with nothing withheld: for whoever only wants the JSON.
+    #[must_use]
+    pub fn unrestrained(&self) -> Self {
+        let mut all = self.clone();
+        for (name, syntax) in std::mem::take(&mut all.withheld) {
+            all.table.insert(name, Some(syntax));
+        }
+        all
     }
 
     /// Whether the name is a directive, built or not.

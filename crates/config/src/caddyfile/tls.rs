@@ -17,6 +17,7 @@ pub(crate) use acme::{complete, dns_option, eab, preferred_chains, provider};
 pub(crate) use client_auth::client_auth;
 pub(crate) use connection::ConnectionPolicies;
 pub(crate) use issuer::Issuer;
+pub(crate) use trust_pool::trust_pool;
 
 /// What a `tls` directive says.
 #[derive(Debug, Clone, PartialEq, Default)]

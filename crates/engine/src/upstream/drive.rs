@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 use std::time::Instant;
 
-use causeway_message::{ResponseHead, StatusCode, StreamId, WaitsFor, WriteList};
+use causeway_message::{ResponseHead, StatusCode, StreamId, Version, WaitsFor, WriteList};
 use causeway_pipeline::{Body, CallFault, Frame, Scheme, Transport as Spec};
 use causeway_progress::{Stamp, stage};
 
@@ -159,6 +159,9 @@ impl<T: Transport> Connection<T> {
             match opened {
                 Ok(stream) => {
                     call.set_remote(self.remote);
+                    if self.machine.is_multiplexed() {
+                        call.set_version(Version::Http2);
+                    }
                     let wake = self.wakes.pop().unwrap_or_default();
                     wake.follow(task.waker());
                     self.calls.push(Outgoing::new(stream, call, wake, (body, framing), is_second));

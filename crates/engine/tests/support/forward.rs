@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use causeway_message::{FieldValue, StatusCode, names};
+use causeway_pipeline::upstream::Answer;
 use causeway_pipeline::{
-    Answer, Body, Call, CallFault, Context, Fault, Reason, Response, Step, TlsClient, Transport, Upstream, Versions,
+    Body, Call, CallFault, Context, Fault, Reason, Response, Step, TlsClient, Transport, Upstream, Versions,
 };
 
 type Places = HashMap<(u64, Versions, bool), Rc<dyn Upstream>>;

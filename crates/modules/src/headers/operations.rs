@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use causeway_message::{FieldMap, FieldName, NameRef, names};
-use causeway_pipeline::{Build, BuildError, Context, StateId, Template};
+use causeway_pipeline::{Build, BuildError, Call, Context, StateId, Template};
 
 use super::{WrittenOps, WrittenReplacement};
 use crate::glob::Affix;
@@ -13,21 +13,27 @@ use crate::rendered::{FieldText, Name, with_field_value};
 
 /// Whose fields.
 #[derive(Clone, Copy)]
-pub(super) enum Side {
+pub(super) enum Side<'c> {
     Request,
     Response,
+    /// Those of a call's request.
+    Call(&'c Call),
+    /// Those of its answer.
+    Answer(&'c Call),
 }
 
-impl Side {
-    fn fields(self, cx: &mut Context) -> &mut FieldMap {
+impl Side<'_> {
+    fn edit<T>(self, cx: &mut Context, work: impl FnOnce(&mut FieldMap) -> T) -> T {
         match self {
-            Self::Request => cx.head_mut().fields_mut(),
-            Self::Response => cx.response_mut().fields_mut(),
+            Self::Request => work(cx.head_mut().fields_mut()),
+            Self::Response => work(cx.response_mut().fields_mut()),
+            Self::Call(call) => work(call.request_mut().fields_mut()),
+            Self::Answer(call) => work(call.head_mut().fields_mut()),
         }
     }
 }
 
-pub(super) struct Ops {
+pub(crate) struct Ops {
     clear: bool,
     add: Box<[Values]>,
     set: Box<[Values]>,
@@ -87,19 +93,19 @@ impl Ops {
         Ok(Self { clear, add: add.into(), set: set.into(), delete: delete.into(), replace: replace.into(), old })
     }
 
-    pub(super) fn apply(&self, cx: &mut Context, side: Side) {
+    pub(super) fn apply(&self, cx: &mut Context, side: Side<'_>) {
         if self.clear {
-            side.fields(cx).clear();
+            side.edit(cx, FieldMap::clear);
         }
         for (name, values) in &self.add {
             name.with(cx, |cx, name| append(cx, side, name, values));
         }
         for (name, values) in &self.set {
             name.with(cx, |cx, name| match &**values {
-                [value] => value.with(cx, |cx, value| side.fields(cx).insert(name, value)),
+                [value] => value.with(cx, |cx, value| side.edit(cx, |fields| fields.insert(name, value))),
                 // Caddy: several cookies are several fields, as they cannot be one.
                 values if name == NameRef::Known(names::SET_COOKIE) => {
-                    side.fields(cx).remove(name);
+                    side.edit(cx, |fields| fields.remove(name));
                     append(cx, side, name, values);
                 }
                 values => cx.with_scratch(|cx, joined| {
@@ -109,12 +115,12 @@ impl Ops {
                         }
                         value.render(cx, joined);
                     }
-                    with_field_value(joined, |value| side.fields(cx).insert(name, value));
+                    with_field_value(joined, |value| side.edit(cx, |fields| fields.insert(name, value)));
                 }),
             });
         }
         for pattern in &self.delete {
-            cx.rendered(pattern, |cx, pattern| delete(side.fields(cx), Affix::of(pattern)));
+            cx.rendered(pattern, |cx, pattern| side.edit(cx, |fields| delete(fields, Affix::of(pattern))));
         }
         for replacement in &self.replace {
             cx.rendered(&replacement.with, |cx, with| match &replacement.name {
@@ -127,13 +133,13 @@ impl Ops {
     }
 
     /// Replaces in the values of a field, or of all fields. They are made anew from a copy, where there is something to replace.
-    fn replace(&self, cx: &mut Context, side: Side, name: Option<NameRef<'_>>, search: &Search, with: &[u8]) {
+    fn replace(&self, cx: &mut Context, side: Side<'_>, name: Option<NameRef<'_>>, search: &Search, with: &[u8]) {
         let is_meant = |field: NameRef<'_>| name.is_none_or(|name| name == field);
-        if !side.fields(cx).iter().any(|(field, _)| is_meant(field)) {
+        if !side.edit(cx, |fields| fields.iter().any(|(field, _)| is_meant(field))) {
             return;
         }
         let mut old = cx.generation().state(self.old).take();
-        old.copy_from(side.fields(cx));
+        side.edit(cx, |fields| old.copy_from(fields));
         let mut changed = false;
         cx.with_scratch(|cx, made| {
             for (place, (field, value)) in old.iter().enumerate() {
@@ -142,14 +148,14 @@ impl Ops {
                 if replaced && !changed {
                     // The first one: those before it are as they were.
                     changed = true;
-                    side.fields(cx).clear();
+                    side.edit(cx, FieldMap::clear);
                     for (field, value) in old.iter().take(place) {
-                        with_field_value(value, |value| side.fields(cx).append(field, value));
+                        with_field_value(value, |value| side.edit(cx, |fields| fields.append(field, value)));
                     }
                 }
                 if changed {
                     let value = if replaced { &**made } else { value };
-                    with_field_value(value, |value| side.fields(cx).append(field, value));
+                    with_field_value(value, |value| side.edit(cx, |fields| fields.append(field, value)));
                 }
             }
         });
@@ -179,9 +185,9 @@ fn set(written: BTreeMap<String, Vec<String>>, build: &mut Build<'_>) -> Result<
     Ok(set)
 }
 
-fn append(cx: &mut Context, side: Side, name: NameRef<'_>, values: &[FieldText]) {
+fn append(cx: &mut Context, side: Side<'_>, name: NameRef<'_>, values: &[FieldText]) {
     for value in values {
-        value.with(cx, |cx, value| side.fields(cx).append(name, value));
+        value.with(cx, |cx, value| side.edit(cx, |fields| fields.append(name, value)));
     }
 }
 

@@ -1,14 +1,14 @@
 //! What an answer must be for operations to apply to it.
 
-use causeway_message::{FieldName, StatusCode};
-use causeway_pipeline::{Build, BuildError, Context};
+use causeway_message::{FieldMap, FieldName, StatusCode};
+use causeway_pipeline::{Build, BuildError};
 
 use super::WrittenRequire;
 use crate::glob::Affix;
 
 type Patterns = Vec<Box<[u8]>>;
 
-pub(super) struct Require {
+pub(crate) struct Require {
     /// Codes, and classes below 10. Empty: any.
     status: Vec<u16>,
     /// `None`: there must be no such field.
@@ -16,7 +16,7 @@ pub(super) struct Require {
 }
 
 impl Require {
-    pub(super) fn build(written: WrittenRequire, build: &Build<'_>) -> Result<Self, BuildError> {
+    pub(crate) fn build(written: WrittenRequire, build: &Build<'_>) -> Result<Self, BuildError> {
         let mut fields = Vec::with_capacity(written.headers.len());
         for (name, patterns) in written.headers {
             let patterns = patterns.map(|patterns| patterns.into_iter().map(|p| p.into_bytes().into()).collect());
@@ -26,9 +26,8 @@ impl Require {
         Ok(Self { status: written.status_code, fields })
     }
 
-    pub(super) fn holds(&self, cx: &Context, status: StatusCode) -> bool {
+    pub(crate) fn holds(&self, fields: &FieldMap, status: StatusCode) -> bool {
         let code = status.as_u16();
-        let fields = cx.response().fields();
         (self.status.is_empty() || self.status.iter().any(|&want| want == code || (want < 10 && want == code / 100)))
             && self.fields.iter().all(|(name, patterns)| match patterns {
                 None => !fields.contains(name),

@@ -16,7 +16,8 @@ use base64::prelude::BASE64_STANDARD;
 use causeway_message::{FieldMap, FieldName, Head, NameRef, Version, names};
 
 use target::{Form, Part, part_of, query_values};
-use time::{Clock, go_duration};
+use time::Clock;
+pub use time::go_duration;
 use tls::OfTls;
 
 use super::{VARIABLES, load_time};

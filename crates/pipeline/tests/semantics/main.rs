@@ -10,6 +10,7 @@
 //! - [`texts`]: the uuid, and targets that are none
 //! - [`dirty`]: B after any A equals B on fresh storage
 
+mod async_handlers;
 mod chain;
 mod dirty;
 mod matching;

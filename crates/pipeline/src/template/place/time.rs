@@ -57,8 +57,8 @@ impl Clock {
     }
 }
 
-/// A duration as Go writes it: `1h2m3.5s`, `1.5ms`, `0s`.
-pub(super) fn go_duration(duration: Duration, out: &mut Vec<u8>) {
+/// Appends a duration as Go writes it: `1h2m3.5s`, `1.5ms`, `0s`.
+pub fn go_duration(duration: Duration, out: &mut Vec<u8>) {
     let nanoseconds = duration.as_nanos();
     let (unit, per) = match nanoseconds {
         0 => return out.extend_from_slice(b"0s"),

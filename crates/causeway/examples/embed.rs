@@ -1,0 +1,73 @@
+//! A server in a program of its own, with a handler of its own and a directive for it:
+//! `cargo run --example embed`, then `curl localhost:8080/`.
+
+use causeway::Server;
+use causeway::caddyfile::{Dispenser, Error, Order, Syntax};
+use causeway::message::StatusCode;
+use causeway::pipeline::{Build, BuildError, Context, Handler, Response, Step, Template};
+use causeway::server::{Running, StartFault};
+use serde_json::{Value, json};
+
+/// Answers with a text in capitals.
+struct Shout {
+    text: Template,
+    times: usize,
+}
+
+impl Handler for Shout {
+    fn enter(&self, cx: &mut Context) -> Step {
+        let shouted = cx.rendered(&self.text, |_, text| text.to_ascii_uppercase());
+        let body = cx.chunk(&[shouted, b"\n".to_vec()].concat().repeat(self.times));
+        Step::Respond(Response::chunk(StatusCode::OK, body))
+    }
+}
+
+/// Makes the handler of its JSON, when a configuration is loaded.
+fn make(json: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
+    let times = json["times"].as_u64().filter(|times| (1..=9).contains(times));
+    let times = times.ok_or_else(|| build.refuse(json["times"].to_string(), "a number from 1 to 9"))?;
+    let text = build.template(json["text"].as_str().unwrap_or_default());
+    Ok(Box::new(Shout { text, times: times as usize }))
+}
+
+/// Makes the JSON of the directive: `shout [<matcher>] <text> { times <n> }`.
+fn shout(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    let text = d.only()?;
+    let mut times = 1;
+    for mut line in d.lines() {
+        match &*line.name().text {
+            "times" => times = line.only()?.text.parse().map_err(|_| line.word("found '{}', expected a number"))?,
+            _ => return Err(line.unknown("unknown option '{}'", &["times"])),
+        }
+    }
+    Ok(json!({ "handler": "shout", "text": &*text.text, "times": times }))
+}
+
+/// Serves a Caddyfile that may say `shout`.
+pub(crate) async fn start(caddyfile: &str) -> Result<Running, StartFault> {
+    Server::builder()
+        .handler("shout", make)
+        .directive("shout", Order::Before("respond"), Syntax::Handler(shout))
+        .caddyfile(caddyfile)
+        .workers(1)
+        .start()
+        .await
+}
+
+pub(crate) const CADDYFILE: &str = "\
+:8080 {
+	shout /twice* \"{method} {path}\" {
+		times 2
+	}
+	shout hello
+}
+";
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let server = start(CADDYFILE).await?;
+    println!("serving on {:?}; Ctrl-C ends it", server.addresses());
+    tokio::signal::ctrl_c().await?;
+    server.stop().await;
+    Ok(())
+}

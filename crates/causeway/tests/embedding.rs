@@ -1,0 +1,206 @@
+//! The server in another program: `examples/embed.rs` run with real requests, and what else a builder promises.
+
+#[path = "../examples/embed.rs"]
+#[expect(dead_code, reason = "its main is for whoever runs it")]
+mod embed;
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use causeway::Server;
+use causeway::caddyfile::{Order, RegisterError, Syntax};
+use causeway::pipeline::async_handler;
+use causeway::server::{LoadFault, Running, StartFault};
+use serde_json::{Value, json};
+
+/// Drives a test on a runtime like the command line's.
+fn run<T>(test: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test)
+}
+
+/// Status and body.
+async fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    let answer = tokio::task::spawn_blocking(move || {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    });
+    let answer = answer.await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head[9..12].parse().unwrap(), body.to_owned())
+}
+
+/// The example's Caddyfile, on a port that the kernel chooses.
+fn caddyfile() -> String {
+    embed::CADDYFILE.replace(":8080 {", ":0 {\n\tbind 127.0.0.1")
+}
+
+async fn served(server: &Running, path: &str) -> (u16, String) {
+    get(server.addresses()[0], path).await
+}
+
+#[test]
+fn the_example() {
+    run(async {
+        let server = embed::start(&caddyfile()).await.unwrap();
+        for (path, want) in [("/", "HELLO\n"), ("/twice/x", "GET /TWICE/X\nGET /TWICE/X\n")] {
+            assert_eq!(served(&server, path).await, (200, want.to_owned()), "{path}");
+        }
+        server.stop().await;
+    });
+}
+
+// A mistake in a directive's own words has its place, as any other's.
+#[test]
+fn mistakes_have_their_place() {
+    run(async {
+        for (from, to, want) in [
+            (
+                "times 2",
+                "times many",
+                "Caddyfile:4:9: parsing caddyfile tokens for 'shout': found 'many', expected a number",
+            ),
+            ("times 2", "times 10", "Caddyfile:4:9: found '10', expected a number from 1 to 9"),
+            (
+                "shout hello",
+                "shot hello",
+                "Caddyfile:6:2: unrecognized directive: shot (did you mean \"shout\"?); expected a directive",
+            ),
+        ] {
+            let fault = embed::start(&caddyfile().replace(from, to)).await.expect_err(to);
+            assert_eq!(fault.to_string(), want);
+        }
+    });
+}
+
+#[test]
+fn reload_and_drain() {
+    run(async {
+        let server = embed::start(&caddyfile()).await.unwrap();
+        let before = server.addresses();
+        server.reload(":0 {\n\tbind 127.0.0.1\n\tshout changed\n}\n").await.unwrap();
+        assert_eq!(served(&server, "/").await.1, "CHANGED\n");
+        assert_eq!(server.addresses(), before, "the listener stays");
+        let fault = server.reload(":0 {\n\tbind 127.0.0.1\n\tshout\n}\n").await.unwrap_err();
+        assert!(matches!(fault, StartFault::Mistake(_)), "{fault}");
+        assert_eq!(served(&server, "/").await.1, "CHANGED\n", "what ran before runs on");
+        let handler = json!({ "handler": "shout", "text": "json", "times": 1 });
+        let json = json!({ "apps": { "http": { "servers": { "a": {
+            "listen": ["127.0.0.1:0"], "automatic_https": { "disable": true }, "routes": [{ "handle": [handler] }],
+        } } } } });
+        server.reload(json).await.unwrap();
+        assert_eq!(served(&server, "/").await.1, "JSON\n");
+        let address = server.addresses()[0];
+        server.drain(Duration::from_secs(5)).await;
+        assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
+    });
+}
+
+// No admin API unless somebody says where: two servers of one process would want the same port.
+#[test]
+fn two_servers_in_one_process() {
+    run(async {
+        let (one, two) = (embed::start(&caddyfile()).await.unwrap(), embed::start(&caddyfile()).await.unwrap());
+        assert_eq!((one.admin_address(), two.admin_address()), (None, None));
+        assert_eq!(served(&one, "/").await, served(&two, "/").await);
+        let address = one.addresses()[0];
+        drop(one);
+        tokio::task::yield_now().await;
+        assert!(TcpStream::connect(address).is_err(), "dropped is ended");
+        assert_eq!(served(&two, "/").await.0, 200);
+        let admin = embed::start(&format!("{{\n\tadmin 127.0.0.1:0\n}}\n{}", caddyfile())).await.unwrap();
+        let (status, config) = get(admin.admin_address().unwrap(), "/config/").await;
+        assert_eq!((status, config.contains("shout")), (200, true), "{config}");
+    });
+}
+
+#[test]
+fn until_a_signal() {
+    run(async {
+        let builder = || Server::builder().caddyfile(":0\nbind 127.0.0.1\nrespond hello\n").workers(1);
+        builder().run_until(std::future::ready(())).await.unwrap();
+        let stopped = async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            "any future is a signal"
+        };
+        builder().run_until(stopped).await.unwrap();
+    });
+}
+
+#[test]
+fn what_is_refused() {
+    let syntax = || Syntax::Handler(|_| Ok(Value::Null));
+    run(async {
+        let cases = [
+            (Server::builder(), "no configuration; expected a Caddyfile or JSON"),
+            (
+                Server::builder().directive("respond", Order::First, syntax()).json(json!({})),
+                "directive 'respond': a directive of this name is already registered",
+            ),
+            (
+                Server::builder().directive("shout", Order::After("whisper"), syntax()).json(json!({})),
+                "directive 'shout': the directive to be placed beside is not in the order",
+            ),
+            (
+                Server::builder().json(json!({ "apps": { "ftp": {} } })),
+                "JSON: apps.ftp: unknown field `ftp`, expected one of",
+            ),
+        ];
+        for (builder, want) in cases {
+            let fault = builder.start().await.expect_err(want).to_string();
+            assert!(fault.starts_with(want), "{fault}");
+        }
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let site = format!("http://{}\nrespond hello\n", taken.local_addr().unwrap());
+        let fault = Server::builder().caddyfile(site).workers(1).start().await.unwrap_err();
+        let StartFault::Load(refused) = fault else { panic!("{fault}") };
+        assert!(matches!(refused.fault(), LoadFault::Sites(_)) && refused.fault().is_port_in_use());
+    });
+    assert_eq!(
+        causeway::caddyfile::Directives::standard().register("log", Order::First, syntax()),
+        Err(RegisterError::Taken)
+    );
+}
+
+// A handler that is an async function, and variables of the program's own.
+#[test]
+fn async_handlers_and_variables() {
+    run(async {
+        let server = Server::builder()
+            .handler("greet", |_, _| {
+                Ok(Box::new(async_handler(|request| async move {
+                    let who = request.head().target().query().unwrap_or("nobody").to_owned();
+                    Ok(format!("hello {who}\n"))
+                })))
+            })
+            .directive("greet", Order::Last, Syntax::Handler(|_| Ok(json!({ "handler": "greet" }))))
+            .environment(|name| (name == "WHERE").then(|| "127.0.0.1".to_owned()))
+            .caddyfile(":0 {\n\tbind {$WHERE}\n\theader Env {env.WHERE}\n\tgreet\n}\n")
+            .workers(2)
+            .start()
+            .await
+            .unwrap();
+        assert_eq!(served(&server, "/?you").await, (200, "hello you\n".to_owned()));
+        assert_eq!(served(&server, "/").await, (200, "hello nobody\n".to_owned()));
+        assert_eq!(server.status().await.unwrap().panics, 0);
+    });
+}
+
+// docs/embedding.md shows parts of the example, and nothing else as code.
+#[test]
+fn the_guide_shows_the_example() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap();
+    let (guide, example) = (read("../../docs/embedding.md"), read("examples/embed.rs"));
+    let blocks: Vec<_> = guide.split("```rust\n").skip(1).map(|block| block.split("```").next().unwrap()).collect();
+    assert_eq!(blocks.len(), 4);
+    for block in blocks {
+        assert!(example.contains(block), "{block}");
+    }
+    assert!(guide.contains(embed::CADDYFILE));
+}

@@ -1,0 +1,45 @@
+//! httpgrpc: HTTP requests that come in gRPC messages. Not a directive of Caddy's.
+
+use serde_json::{Map, Value};
+
+use super::super::dispenser::Dispenser;
+use super::super::error::Error;
+use super::super::members::Members;
+use super::Handler;
+
+/// `httpgrpc [<matcher>] { max_message_size <size>; stream on|off }`
+pub(super) fn httpgrpc(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    d.end()?;
+    let mut handler = Handler::new("httpgrpc");
+    for mut line in d.lines() {
+        if !message_option(&mut line, &mut handler.0)? {
+            return Err(line.unknown("unrecognized subdirective '{}'", &["max_message_size", "stream"]));
+        }
+        line.close()?;
+    }
+    Ok(handler.json())
+}
+
+/// What the handler and the proxy's transport may both be told: how large a message may be, and whether content may come in
+/// several.
+pub(crate) fn message_option(line: &mut Dispenser<'_>, members: &mut Map<String, Value>) -> Result<bool, Error> {
+    match &*line.name().text {
+        "max_message_size" => {
+            let size = line.size("invalid message size '{}'; expected one such as 16MiB")?;
+            if size == 0 {
+                return Err(line.word("invalid message size '{}'; expected more than 0"));
+            }
+            members.number("max_message_size", size);
+        }
+        "stream" => {
+            let stream = match &*line.only()?.text {
+                "on" => true,
+                "off" => false,
+                _ => return Err(line.word("invalid value '{}' of stream; expected on or off")),
+            };
+            members.insert("stream".into(), stream.into());
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}

@@ -1,0 +1,324 @@
+//! `reverse_proxy` and what is made of it.
+//!
+//! - `setting`: options of one word, in tables
+//! - `address`, `url`: where upstreams are
+//! - `dynamic`: where upstreams come from while the server runs
+//! - `balance`, `health`: which of them is asked
+//! - `transport`: how they are spoken to
+//! - `answer`: what is done with their answers; `intercept`, `copy_response`, `copy_response_headers`
+//! - `shortcut`: `forward_auth` and `php_fastcgi`, which write a `reverse_proxy` of their own
+
+mod address;
+mod answer;
+mod balance;
+mod dynamic;
+mod health;
+mod setting;
+mod shortcut;
+mod transport;
+mod url;
+
+use serde_json::{Map, Value, json};
+
+use super::directives::{FieldOperations, apply};
+use super::dispenser::Dispenser;
+use super::error::{Error, ErrorKind};
+use super::matcher::PRIVATE_RANGES;
+use super::members::Members;
+use super::quantity::{integer, octets};
+use super::token::Token;
+use crate::duration::nanoseconds;
+use address::Upstream;
+use answer::Answers;
+use transport::Transport;
+
+pub(crate) use answer::{copy_response, copy_response_headers, intercept};
+pub(crate) use shortcut::{forward_auth, php_fastcgi};
+
+const UNKNOWN: &str = "unrecognized subdirective {}";
+
+/// `reverse_proxy [<matcher>] [<upstreams…>] { … }`
+pub(crate) fn reverse_proxy(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    Proxy::default().read(d)
+}
+
+/// A proxy as far as it is read.
+#[derive(Default)]
+struct Proxy {
+    json: Map<String, Value>,
+    /// The scheme that all upstreams have to have; empty while none was named.
+    scheme: String,
+    /// The first upstream that only httpgrpc's transport understands.
+    for_httpgrpc: Option<Token>,
+    up: FieldOperations,
+    down: FieldOperations,
+    /// Fixed by a shortcut; then none may be chosen.
+    fixed_transport: Option<Value>,
+    transport: Option<Transport>,
+    answers: Answers,
+}
+
+const OPTIONS: &[&str] = &[
+    "dynamic",
+    "fail_duration",
+    "flush_interval",
+    "handle_response",
+    "header_down",
+    "header_up",
+    "health_body",
+    "health_fails",
+    "health_follow_redirects",
+    "health_headers",
+    "health_interval",
+    "health_method",
+    "health_passes",
+    "health_port",
+    "health_request_body",
+    "health_status",
+    "health_timeout",
+    "health_upstream",
+    "health_uri",
+    "lb_policy",
+    "lb_retries",
+    "lb_retry_match",
+    "lb_try_duration",
+    "lb_try_interval",
+    "max_fails",
+    "method",
+    "proxy_status_name",
+    "replace_status",
+    "request_buffers",
+    "response_buffers",
+    "rewrite",
+    "stream_buffer_size",
+    "stream_close_delay",
+    "stream_timeout",
+    "to",
+    "transport",
+    "trusted_proxies",
+    "unhealthy_latency",
+    "unhealthy_request_count",
+    "unhealthy_status",
+    "verbose_logs",
+];
+
+fn has_block(option: &str) -> bool {
+    const WITH_BLOCK: [&str; 7] =
+        ["dynamic", "handle_response", "health_headers", "lb_policy", "lb_retry_match", "replace_status", "transport"];
+    option.starts_with('@') || WITH_BLOCK.contains(&option)
+}
+
+impl Proxy {
+    fn read(mut self, d: &mut Dispenser<'_>) -> Result<Value, Error> {
+        self.upstreams(d)?;
+        d.each_option(has_block, |line| self.option(line))?;
+        self.answers.routes(d)?;
+        self.choose_transport(d)?;
+        self.names(d)?;
+        Ok(self.finish())
+    }
+
+    /// The words left on the line.
+    fn upstreams(&mut self, d: &mut Dispenser<'_>) -> Result<(), Error> {
+        while let Some(token) = d.argument() {
+            self.upstream(d, token)?;
+        }
+        Ok(())
+    }
+
+    fn upstream(&mut self, d: &Dispenser<'_>, token: &Token) -> Result<(), Error> {
+        let fail = |why: String| {
+            let sentence = format!("parsing upstream '{}': {why}", token.text);
+            Error::at(token, ErrorKind::Custom(sentence.into()))
+        };
+        let Upstream { network, mut scheme, host, port } = Upstream::parse(&token.text).map_err(fail)?;
+        if matches!(&*scheme, "direct" | "dns") {
+            self.for_httpgrpc.get_or_insert_with(|| token.clone());
+            if scheme == "dns" {
+                let source = json!({ "source": "a", "name": host, "port": port });
+                self.json.extend_list("dns", vec![source]);
+                return Ok(());
+            }
+            scheme.clear();
+        }
+        match &*scheme {
+            "" | "http" | "https" | "h2c" => {}
+            "wss" => return Err(fail("the scheme wss:// is only supported in browsers; use https:// instead".into())),
+            "ws" => return Err(fail("the scheme ws:// is only supported in browsers; use http:// instead".into())),
+            other => return Err(fail(format!("unsupported URL scheme {other}://"))),
+        }
+        if !self.scheme.is_empty() && scheme != self.scheme {
+            return Err(fail(format!(
+                "for now, all proxy upstreams must use the same scheme (transport protocol); expecting '{}://' but got \
+                 '{scheme}://'",
+                self.scheme
+            )));
+        }
+        if matches!(&*scheme, "https" | "h2c") && self.scheme.is_empty() && self.json.contains_key("upstreams") {
+            d.warn(token, "its scheme goes for the upstreams without one too".to_owned());
+        }
+        self.scheme.clone_from(&scheme);
+        let upstream = Upstream { network, scheme, host, port };
+        let dials = upstream.dials().map_err(fail)?;
+        self.json.extend_list("upstreams", dials.into_iter().map(upstream_json).collect());
+        Ok(())
+    }
+
+    fn option(&mut self, line: &mut Dispenser<'_>) -> Result<(), Error> {
+        let name = line.name();
+        match &*name.text {
+            _ if self.answers.option(line)? => {}
+            _ if balance::option(line, &mut self.json)? => {}
+            _ if health::option(line, &mut self.json)? => {}
+            "to" => {
+                if line.remaining().is_empty() {
+                    return Err(line.count_error());
+                }
+                self.upstreams(line)?;
+            }
+            "dynamic" => {
+                line.require()?;
+                if self.json.contains_key("dynamic_upstreams") {
+                    return Err(line.rule("dynamic upstreams already specified"));
+                }
+                let source = dynamic::source(line)?;
+                self.json.insert("dynamic_upstreams".into(), source);
+            }
+            key @ ("flush_interval" | "stream_timeout" | "stream_close_delay") => {
+                let token = line.require()?;
+                let rule = "bad duration value '{}'; expected one such as 30s, or nanoseconds";
+                let duration = integer(&token.text).or_else(|| nanoseconds(&token.text));
+                self.json.number(key, duration.ok_or_else(|| line.word(rule))?);
+            }
+            key @ ("request_buffers" | "response_buffers" | "stream_buffer_size") => {
+                let token = line.require()?;
+                let size = match &*token.text {
+                    "unlimited" => Some(-1),
+                    text => octets(text).and_then(|octets| i64::try_from(octets).ok()),
+                };
+                let rule = "invalid byte size '{}'; expected one such as 16KiB or 1MB, or unlimited";
+                self.json.number(key, size.ok_or_else(|| line.word(rule))?);
+                line.end()?;
+            }
+            "proxy_status_name" => {
+                let token = line.require()?;
+                self.json.text("proxy_status_name", &token.text);
+                line.end()?;
+            }
+            "trusted_proxies" => {
+                let ranges = line.rest().iter().flat_map(|token| match &*token.text {
+                    "private_ranges" => PRIVATE_RANGES.map(Value::from).to_vec(),
+                    range => vec![range.into()],
+                });
+                self.json.extend_list("trusted_proxies", ranges.collect());
+            }
+            "header_up" => {
+                apply(line.rest(), line, &mut self.up)?;
+                warn_of_defaults(line);
+            }
+            "header_down" => apply(line.rest(), line, &mut self.down)?,
+            option @ ("method" | "rewrite") => {
+                let token = line.require()?;
+                let key = if option == "method" { "method" } else { "uri" };
+                self.json.child("rewrite").text(key, &token.text);
+                line.end()?;
+            }
+            "transport" => {
+                line.require()?;
+                if self.fixed_transport.is_some() {
+                    return Err(line.rule("transport already specified"));
+                }
+                if self.transport.is_some() {
+                    line.warn(name, "this transport takes the place of the one before".to_owned());
+                }
+                self.transport = Some(Transport::read(line)?);
+            }
+            "verbose_logs" if self.json.contains_key("verbose_logs") => {
+                return Err(line.rule("verbose_logs already specified"));
+            }
+            "verbose_logs" => self.json.switch_on("verbose_logs"),
+            _ => return Err(line.unknown(UNKNOWN, OPTIONS)),
+        }
+        Ok(())
+    }
+
+    /// The upstreams' scheme chooses a transport where none is named, and has to fit the one that is.
+    fn choose_transport(&mut self, d: &Dispenser<'_>) -> Result<(), Error> {
+        if matches!(&*self.scheme, "https" | "h2c") && self.transport.is_none() {
+            self.transport = Some(Transport::http());
+        }
+        let protocol = self.transport.as_ref().map_or("http", |transport| transport.protocol);
+        if let Some(token) = self.for_httpgrpc.as_ref().filter(|_| protocol != "httpgrpc") {
+            let rule = "parsing upstream '{}': its scheme needs the transport httpgrpc; expected `transport httpgrpc`";
+            return Err(Error::at(token, ErrorKind::Word { rule, found: token.text.clone() }));
+        }
+        let Some(transport) = &mut self.transport else {
+            if let Some(fixed) = self.fixed_transport.take() {
+                self.json.insert("transport".into(), fixed);
+            }
+            return Ok(());
+        };
+        match (&*self.scheme, transport.knows_tls()) {
+            ("https", false) => {
+                return Err(d.rule("upstreams are configured for HTTPS but transport module does not support TLS"));
+            }
+            ("https", true) => drop(transport.json.child("tls")),
+            ("http", _) if transport.json.contains_key("tls") => {
+                let rule = "upstream address scheme is HTTP but transport is configured for HTTP+TLS (HTTPS)";
+                return Err(d.rule(rule));
+            }
+            ("h2c", _) if transport.protocol == "http" => {
+                transport.json.insert("versions".into(), json!(["h2c", "2"]));
+            }
+            _ => {}
+        }
+        if let Some(transport) = self.transport.take().and_then(Transport::json) {
+            self.json.insert("transport".into(), transport);
+        }
+        Ok(())
+    }
+
+    /// `dns:///` names become a source of upstreams, which nothing else may stand beside.
+    fn names(&mut self, d: &Dispenser<'_>) -> Result<(), Error> {
+        let Some(Value::Array(mut names)) = self.json.shift_remove("dns") else { return Ok(()) };
+        if self.json.contains_key("upstreams") || self.json.contains_key("dynamic_upstreams") {
+            return Err(d.rule("dns:/// upstreams cannot stand beside others; expected only such"));
+        }
+        let source = match names.len() {
+            1 => names.remove(0),
+            _ => json!({ "source": "multi", "sources": names }),
+        };
+        self.json.insert("dynamic_upstreams".into(), source);
+        Ok(())
+    }
+
+    fn finish(mut self) -> Value {
+        for (side, operations) in [("request", self.up), ("response", self.down)] {
+            if !operations.is_empty() {
+                self.json.child("headers").insert(side.into(), operations.json().into());
+            }
+        }
+        self.json.list("handle_response", self.answers.json());
+        self.json.insert("handler".into(), "reverse_proxy".into());
+        self.json.into()
+    }
+}
+
+fn upstream_json(dial: String) -> Value {
+    if dial.is_empty() { json!({}) } else { json!({ "dial": dial }) }
+}
+
+/// Fields that the proxy sends so anyway.
+fn warn_of_defaults(line: &Dispenser<'_>) {
+    const DEFAULTS: &[(&str, &[&str])] = &[
+        ("x-forwarded-for", &["{http.request.remote}", "{http.request.remote.host}"]),
+        ("x-forwarded-proto", &["{http.request.scheme}"]),
+        ("x-forwarded-host", &["{http.request.host}", "{http.request.hostport}"]),
+    ];
+    let [field, value] = &*line.segment().arguments else { return };
+    let default =
+        |(name, values): &(&str, &[&str])| field.text.eq_ignore_ascii_case(name) && values.contains(&&*value.text);
+    if DEFAULTS.iter().any(default) {
+        line.warn(field, format!("header_up {} is not needed: the proxy sends this field by itself", field.text));
+    }
+}

@@ -1,0 +1,147 @@
+//! Sources of upstreams: `dynamic a|srv|multi`.
+
+use serde_json::{Map, Value, json};
+
+use super::super::directives::texts;
+use super::super::dispenser::Dispenser;
+use super::super::error::{Error, ErrorKind};
+use super::super::members::Members;
+use super::setting::{Kind, Setting, set};
+
+const SETTINGS: &[Setting] = &[
+    Setting {
+        option: "refresh",
+        member: "refresh",
+        kind: Kind::Duration,
+        rule: "parsing refresh interval duration: '{}' is none; expected one such as 1m",
+    },
+    Setting {
+        option: "dial_timeout",
+        member: "dial_timeout",
+        kind: Kind::Duration,
+        rule: "bad timeout value '{}'; expected one such as 5s",
+    },
+    Setting {
+        option: "dial_fallback_delay",
+        member: "dial_fallback_delay",
+        kind: Kind::Duration,
+        rule: "bad delay value '{}'; expected one such as 300ms",
+    },
+];
+
+const GRACE: &[Setting] = &[Setting {
+    option: "grace_period",
+    member: "grace_period",
+    kind: Kind::Duration,
+    rule: "bad grace period value '{}'; expected one such as 1m",
+}];
+
+const A: &[&str] = &["dial_fallback_delay", "dial_timeout", "name", "port", "refresh", "resolvers", "versions"];
+const SRV: &[&str] =
+    &["dial_fallback_delay", "dial_timeout", "grace_period", "name", "proto", "refresh", "resolvers", "service"];
+
+/// The source whose name was handed out last, with what follows it.
+pub(super) fn source(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    let name = &*d.last().text;
+    let mut source = Map::from_iter([("source".to_owned(), Value::from(name))]);
+    match name {
+        "a" => a(d, &mut source)?,
+        "srv" => srv(d, &mut source)?,
+        "multi" => {
+            d.end()?;
+            for line in d.lines() {
+                // A line is a source, as if `dynamic` stood before it.
+                let written = with_dynamic(&line);
+                let mut line = line.over(&written);
+                line.require()?;
+                source.extend_list("sources", vec![self::source(&mut line)?]);
+            }
+        }
+        _ => {
+            let rule = "getting module named 'http.reverse_proxy.upstreams.{}': module not registered";
+            return Err(d.unknown_module(rule, &["a", "multi", "srv"]));
+        }
+    }
+    Ok(source.into())
+}
+
+fn with_dynamic(line: &Dispenser<'_>) -> super::super::segment::Segment {
+    let mut segment = line.segment().clone();
+    segment.arguments.insert(0, segment.name.clone());
+    segment
+}
+
+/// `a [<name> [<port>]] { … }`
+fn a(d: &mut Dispenser<'_>, source: &mut Map<String, Value>) -> Result<(), Error> {
+    words(d, source, &["name", "port"])?;
+    d.each_option(
+        |_| false,
+        |line| match &*line.name().text {
+            "name" => once(line, source, "a name has already been specified"),
+            "port" => once(line, source, "a port has already been specified"),
+            "versions" => {
+                if line.remaining().is_empty() {
+                    return Err(line.rule("must specify at least one version"));
+                }
+                for token in line.rest() {
+                    match &*token.text {
+                        version @ ("ipv4" | "ipv6") => source.child("versions").switch_on(version),
+                        _ => {
+                            let rule = "unsupported version: '{}'; expected ipv4 or ipv6";
+                            return Err(Error::at(token, ErrorKind::Word { rule, found: token.text.clone() }));
+                        }
+                    }
+                }
+                Ok(())
+            }
+            "resolvers" => resolvers(line, source),
+            _ if set(line, source, SETTINGS)? => Ok(()),
+            _ => Err(line.unknown("unrecognized a option '{}'", A)),
+        },
+    )
+}
+
+/// `srv [<name>] { … }`
+fn srv(d: &mut Dispenser<'_>, source: &mut Map<String, Value>) -> Result<(), Error> {
+    words(d, source, &["name"])?;
+    d.each_option(
+        |_| false,
+        |line| match &*line.name().text {
+            "service" => once(line, source, "srv service has already been specified"),
+            "proto" => once(line, source, "srv proto has already been specified"),
+            "name" => once(line, source, "srv name has already been specified"),
+            "resolvers" => resolvers(line, source),
+            _ if set(line, source, SETTINGS)? || set(line, source, GRACE)? => Ok(()),
+            _ => Err(line.unknown("unrecognized srv option '{}'", SRV)),
+        },
+    )
+}
+
+fn words(d: &mut Dispenser<'_>, source: &mut Map<String, Value>, keys: &[&str]) -> Result<(), Error> {
+    let words = d.rest();
+    if words.len() > keys.len() {
+        return Err(d.count_error());
+    }
+    keys.iter().zip(words).for_each(|(key, token)| source.text(key, &token.text));
+    Ok(())
+}
+
+fn once(line: &mut Dispenser<'_>, source: &mut Map<String, Value>, twice: &'static str) -> Result<(), Error> {
+    let token = line.require()?;
+    let key = &*line.name().text;
+    if source.contains_key(key) {
+        return Err(line.rule(twice));
+    }
+    source.text(key, &token.text);
+    Ok(())
+}
+
+/// `resolvers <addresses…>`: of several lines the last counts.
+pub(super) fn resolvers(line: &mut Dispenser<'_>, members: &mut Map<String, Value>) -> Result<(), Error> {
+    let addresses = line.rest();
+    if addresses.is_empty() {
+        return Err(line.rule("must specify at least one resolver address"));
+    }
+    members.insert("resolver".into(), json!({ "addresses": texts(addresses) }));
+    Ok(())
+}

@@ -1,0 +1,306 @@
+//! How upstreams are spoken to: `transport http|fastcgi|httpgrpc`.
+//!
+//! - `tls`: over TLS
+
+mod tls;
+
+use serde_json::{Map, Value, json};
+
+use super::super::directives::{message_option, texts};
+use super::super::dispenser::Dispenser;
+use super::super::error::Error;
+use super::super::members::Members;
+use super::UNKNOWN;
+use super::dynamic::resolvers;
+use super::setting::{Kind, Setting, set, text};
+use crate::duration::nanoseconds;
+
+/// A transport as far as it is read.
+pub(super) struct Transport {
+    pub(super) protocol: &'static str,
+    pub(super) json: Map<String, Value>,
+}
+
+const PROTOCOLS: &[&str] = &["fastcgi", "http", "httpgrpc"];
+
+impl Transport {
+    /// HTTP without any option.
+    pub(super) fn http() -> Self {
+        Self { protocol: "http", json: Map::new() }
+    }
+
+    /// The transport whose name was handed out last, with what follows it.
+    pub(super) fn read(d: &mut Dispenser<'_>) -> Result<Self, Error> {
+        let name = &*d.last().text;
+        let Some(&protocol) = PROTOCOLS.iter().find(|protocol| **protocol == name) else {
+            let rule = "getting module named 'http.reverse_proxy.transport.{}': module not registered";
+            return Err(d.unknown_module(rule, PROTOCOLS));
+        };
+        let mut json = Map::new();
+        if !d.remaining().is_empty() {
+            // Caddy looks for the block right behind the name.
+            d.overlook_rest();
+            return Ok(Self { protocol, json });
+        }
+        d.each_option(
+            |option| matches!(option, "network_proxy" | "tls_trust_pool"),
+            |line| match protocol {
+                "http" => http(line, &mut json),
+                "fastcgi" => fastcgi(line, &mut json),
+                _ => httpgrpc(line, &mut json),
+            },
+        )?;
+        Ok(Self { protocol, json })
+    }
+
+    /// Whether it can go over TLS.
+    pub(super) fn knows_tls(&self) -> bool {
+        self.protocol != "fastcgi"
+    }
+
+    /// Its JSON; `None` for HTTP without any option, which needs none.
+    pub(super) fn json(mut self) -> Option<Value> {
+        if self.protocol == "http" && self.json.is_empty() {
+            return None;
+        }
+        self.json.insert("protocol".into(), self.protocol.into());
+        Some(self.json.into())
+    }
+}
+
+const fn duration(option: &'static str, member: &'static str) -> Setting {
+    let rule = "bad timeout value '{}'; expected one such as 30s";
+    Setting { option, member, kind: Kind::Duration, rule }
+}
+
+const fn number(option: &'static str, member: &'static str) -> Setting {
+    Setting { option, member, kind: Kind::Integer, rule: "bad integer value '{}'; expected one such as 100" }
+}
+
+const HTTP: &[Setting] = &[
+    Setting {
+        option: "read_buffer",
+        member: "read_buffer_size",
+        kind: Kind::Size,
+        rule: "invalid read buffer size '{}'; expected one such as 16KiB",
+    },
+    Setting {
+        option: "write_buffer",
+        member: "write_buffer_size",
+        kind: Kind::Size,
+        rule: "invalid write buffer size '{}'; expected one such as 16KiB",
+    },
+    Setting {
+        option: "read_timeout",
+        member: "read_timeout",
+        kind: Kind::Duration,
+        rule: "invalid read timeout duration '{}'; expected one such as 30s",
+    },
+    Setting {
+        option: "write_timeout",
+        member: "write_timeout",
+        kind: Kind::Duration,
+        rule: "invalid write timeout duration '{}'; expected one such as 30s",
+    },
+    Setting {
+        option: "max_response_header",
+        member: "max_response_header_size",
+        kind: Kind::Size,
+        rule: "invalid max response header size '{}'; expected one such as 64KiB",
+    },
+    Setting {
+        option: "dial_fallback_delay",
+        member: "dial_fallback_delay",
+        kind: Kind::Duration,
+        rule: "bad fallback delay value '{}'; expected one such as 300ms",
+    },
+    duration("dial_timeout", "dial_timeout"),
+    duration("response_header_timeout", "response_header_timeout"),
+    duration("expect_continue_timeout", "expect_continue_timeout"),
+    number("max_conns_per_host", "max_conns_per_host"),
+    text("local_address", "local_address"),
+];
+
+const KEEPALIVE: &[Setting] = &[
+    Setting {
+        option: "keepalive_interval",
+        member: "probe_interval",
+        kind: Kind::Duration,
+        rule: "bad interval value '{}'; expected one such as 30s",
+    },
+    number("keepalive_idle_conns", "max_idle_conns"),
+    number("keepalive_idle_conns_per_host", "max_idle_conns_per_host"),
+];
+
+const HTTP_OPTIONS: &[&str] = &[
+    "compression",
+    "dial_fallback_delay",
+    "dial_timeout",
+    "expect_continue_timeout",
+    "forward_proxy_url",
+    "keepalive",
+    "keepalive_idle_conns",
+    "keepalive_idle_conns_per_host",
+    "keepalive_interval",
+    "local_address",
+    "max_conns_per_host",
+    "max_response_header",
+    "network_proxy",
+    "proxy_protocol",
+    "read_buffer",
+    "read_timeout",
+    "resolvers",
+    "response_header_timeout",
+    "tls",
+    "tls_client_auth",
+    "tls_curves",
+    "tls_except_ports",
+    "tls_insecure_skip_verify",
+    "tls_renegotiation",
+    "tls_server_name",
+    "tls_timeout",
+    "tls_trust_pool",
+    "tls_trusted_ca_certs",
+    "versions",
+    "write_buffer",
+    "write_timeout",
+];
+
+fn http(line: &mut Dispenser<'_>, json: &mut Map<String, Value>) -> Result<(), Error> {
+    match &*line.name().text {
+        "proxy_protocol" => match &*line.require()?.text {
+            version @ ("v1" | "v2") => json.text("proxy_protocol", version),
+            _ => return Err(line.word("invalid proxy protocol version '{}'; expected v1 or v2")),
+        },
+        "forward_proxy_url" => {
+            let url = &*line.require()?.text;
+            json.insert("network_proxy".into(), json!({ "from": "url", "url": url }));
+            let message = "'forward_proxy_url' is deprecated, please use 'network_proxy url' instead";
+            line.warn(line.name(), message.to_owned());
+        }
+        "network_proxy" => {
+            let proxy = network_proxy(line)?;
+            json.insert("network_proxy".into(), proxy);
+        }
+        "resolvers" => resolvers(line, json)?,
+        "keepalive" => {
+            let token = line.require()?;
+            let keepalive = json.child("keep_alive");
+            if &*token.text == "off" {
+                keepalive.insert("enabled".into(), false.into());
+            } else {
+                let rule = "bad duration value '{}'; expected one such as 2m, or off";
+                keepalive.number("idle_timeout", nanoseconds(&token.text).ok_or_else(|| line.word(rule))?);
+            }
+        }
+        "versions" => {
+            let versions = line.rest();
+            if versions.is_empty() {
+                return Err(line.count_error());
+            }
+            json.insert("versions".into(), texts(versions).into());
+        }
+        "compression" => match line.argument() {
+            Some(word) if &*word.text == "off" => drop(json.insert("compression".into(), false.into())),
+            Some(word) => line.warn(word, format!("'{}' has no effect; only 'off' has one", word.text)),
+            None => {}
+        },
+        _ if tls::option(line, json)? || set(line, json, HTTP)? => {}
+        name if KEEPALIVE.iter().any(|setting| setting.option == name) => {
+            set(line, json.child("keep_alive"), KEEPALIVE)?;
+        }
+        _ => return Err(line.unknown(UNKNOWN, HTTP_OPTIONS)),
+    }
+    Ok(())
+}
+
+/// `network_proxy none|url <url>`
+fn network_proxy(line: &mut Dispenser<'_>) -> Result<Value, Error> {
+    match &*line.require()?.text {
+        "none" => {
+            line.overlook_rest();
+            Ok(json!({ "from": "none" }))
+        }
+        "url" => {
+            let url = &*line.require()?.text;
+            line.overlook_rest();
+            Ok(json!({ "from": "url", "url": url }))
+        }
+        _ => {
+            let rule = "getting module named 'caddy.network_proxy.{}': module not registered";
+            Err(line.unknown_module(rule, &["none", "url"]))
+        }
+    }
+}
+
+const FASTCGI: &[Setting] = &[
+    text("root", "root"),
+    duration("dial_timeout", "dial_timeout"),
+    duration("read_timeout", "read_timeout"),
+    duration("write_timeout", "write_timeout"),
+];
+
+/// What `transport fastcgi` and `php_fastcgi` may both be told.
+const FASTCGI_OPTIONS: &[&str] = &[
+    "capture_stderr",
+    "dial_timeout",
+    "env",
+    "read_timeout",
+    "resolve_root_symlink",
+    "root",
+    "split",
+    "write_timeout",
+];
+
+pub(super) fn fastcgi(line: &mut Dispenser<'_>, json: &mut Map<String, Value>) -> Result<(), Error> {
+    match &*line.name().text {
+        "split" => {
+            let parts = line.rest();
+            if parts.is_empty() {
+                return Err(line.count_error());
+            }
+            json.insert("split_path".into(), texts(parts).into());
+        }
+        "env" => {
+            let [name, value] = line.rest() else { return Err(line.count_error()) };
+            json.child("env").insert(name.text.to_string(), (*value.text).into());
+        }
+        switch @ ("resolve_root_symlink" | "capture_stderr") => {
+            line.end()?;
+            json.switch_on(switch);
+        }
+        _ if set(line, json, FASTCGI)? => {}
+        _ => return Err(line.unknown(UNKNOWN, FASTCGI_OPTIONS)),
+    }
+    Ok(())
+}
+
+const HTTPGRPC: &[Setting] = &[duration("timeout", "timeout"), duration("dial_timeout", "dial_timeout")];
+
+const HTTPGRPC_OPTIONS: &[&str] = &[
+    "dial_timeout",
+    "forward_host",
+    "max_message_size",
+    "stream",
+    "timeout",
+    "tls",
+    "tls_client_auth",
+    "tls_curves",
+    "tls_except_ports",
+    "tls_insecure_skip_verify",
+    "tls_renegotiation",
+    "tls_server_name",
+    "tls_timeout",
+    "tls_trust_pool",
+    "tls_trusted_ca_certs",
+];
+
+/// Not a transport of Caddy's, so a word too many is refused.
+fn httpgrpc(line: &mut Dispenser<'_>, json: &mut Map<String, Value>) -> Result<(), Error> {
+    match &*line.name().text {
+        "forward_host" => json.switch_on("forward_host"),
+        _ if tls::option(line, json)? || message_option(line, json)? || set(line, json, HTTPGRPC)? => {}
+        _ => return Err(line.unknown(UNKNOWN, HTTPGRPC_OPTIONS)),
+    }
+    line.end()
+}

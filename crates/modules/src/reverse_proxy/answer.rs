@@ -1,0 +1,129 @@
+//! From the call's answer to the exchange's.
+
+use std::rc::Rc;
+
+use causeway_message::{FieldMap, FieldValue, NameRef, StatusCode, Version, names};
+use causeway_pipeline::{Body, BodyStream as _, Call, Context, Fault, Finish, Response, Step};
+
+use super::exchange::Asked;
+use super::switch::{Switch, tunnel};
+use super::{Local, bad_gateway, request};
+
+/// Fields that an answer may come to: a map holds no more than 65 535.
+const FIELDS_MAX: usize = 60_000;
+
+/// The head is there: a tunnel, routes of its own, or the answer itself.
+pub(super) fn decide(cx: &mut Context, call: Call, asked: Asked) -> Step {
+    let Asked { local, switch, began, .. } = asked;
+    let mut status = call.head().status();
+    local.named(cx).answered(cx, &call, began);
+    if status == StatusCode::SWITCHING_PROTOCOLS {
+        return tunnel(cx, call, switch);
+    }
+    // DEVIATES Caddy: passed on, a 2xx would tell the client that its tunnel is open (RFC 9110 §9.3.6).
+    if switch == Switch::Connect && matches!(status.as_u16(), 200..300) {
+        return Step::Fail(bad_gateway("the upstream answered, but did not switch protocols".to_owned()));
+    }
+    let routes = local.plan.response_routes.iter().find(|routes| routes.are_for(call.head().fields(), status));
+    if let Some(routes) = routes {
+        match routes.status(cx) {
+            Some(Ok(other)) => status = other,
+            Some(Err(fault)) => return Step::Fail(fault),
+            None => {
+                let list = routes.list();
+                cx.hold_answer(call, local);
+                return Step::Call(list);
+            }
+        }
+    }
+    pass(cx, &local, call, status)
+}
+
+impl Finish for Local {
+    fn finish(self: Rc<Self>, cx: &mut Context, call: Call, status: Option<StatusCode>) -> Step {
+        let status = status.unwrap_or_else(|| call.head().status());
+        pass(cx, &self, call, status)
+    }
+}
+
+/// Answers with what the upstream answered.
+fn pass(cx: &mut Context, local: &Local, call: Call, status: StatusCode) -> Step {
+    // Caddy: the upstream's own name counts, and ours stands in Via.
+    cx.response_mut().remove(names::SERVER);
+    let changes = local.plan.headers.as_ref().filter(|headers| headers.changes_answers());
+    let put = match changes {
+        None => put_fields(cx, &call, |name| !request::is_of_connection(name)),
+        Some(headers) => {
+            strip(call.head_mut().fields_mut());
+            headers.apply_to_answer(cx, &call, status);
+            put_fields(cx, &call, |_| true)
+        }
+    };
+    if let Err(fault) = put {
+        return Step::Fail(fault);
+    }
+    // DEVIATES Caddy: it puts its own name before those of the proxies on the way (RFC 9110 §7.6.3: each adds at the end).
+    let via = match call.version() {
+        Version::Http10 => FieldValue::from_static("1.0 Causeway"),
+        Version::Http11 => FieldValue::from_static("1.1 Causeway"),
+        Version::Http2 => FieldValue::from_static("2.0 Causeway"),
+    };
+    cx.response_mut().append(names::VIA, via);
+    let body = call.into_body();
+    let body = if body.is_empty() { Body::Empty } else { Body::Incoming(body) };
+    Step::Respond(Response { status, body })
+}
+
+/// Adds the answer's fields that `keep` wants, less those that its `Connection` names, to those that are there already.
+pub(super) fn put_fields(cx: &mut Context, call: &Call, keep: impl Fn(NameRef<'_>) -> bool) -> Result<(), Fault> {
+    let head = call.head();
+    let theirs = head.fields();
+    let named = Named::of(theirs);
+    let ours = cx.response_mut().fields_mut();
+    if theirs.len() + ours.len() > FIELDS_MAX {
+        return Err(bad_gateway("the upstream's answer has too many fields".to_owned()));
+    }
+    for (name, value) in theirs.iter() {
+        if !keep(name) || named.holds(name) {
+            continue;
+        }
+        match name {
+            NameRef::Known(known) => ours.push_known(known, value),
+            NameRef::Other(other) => ours.push_other(other, value),
+        }
+    }
+    Ok(())
+}
+
+/// As [`put_fields`], of those that do not belong to the upstream's connection.
+pub(super) fn put_copied(cx: &mut Context, call: &Call, wants: impl Fn(NameRef<'_>) -> bool) -> Result<(), Fault> {
+    put_fields(cx, call, |name| !request::is_of_connection(name) && wants(name))
+}
+
+/// Takes out what belongs to the upstream's connection.
+pub(super) fn strip(fields: &mut FieldMap) {
+    if Named::of(fields).0.is_some() {
+        // The names are looked at while fields go: they stand in one of those.
+        let connection: Vec<Vec<u8>> = fields.list(names::CONNECTION).map(<[u8]>::to_vec).collect();
+        fields.retain(|name, _| !connection.iter().any(|named| named.eq_ignore_ascii_case(name.as_str().as_bytes())));
+    }
+    fields.retain(|name, _| !request::is_of_connection(name));
+}
+
+/// The fields that `Connection` names, where it says more than whether the connection goes on.
+struct Named<'f>(Option<&'f FieldMap>);
+
+impl<'f> Named<'f> {
+    fn of(fields: &'f FieldMap) -> Self {
+        let is_usual =
+            |option: &[u8]| option.eq_ignore_ascii_case(b"keep-alive") || option.eq_ignore_ascii_case(b"close");
+        let names_some = fields.contains(names::CONNECTION) && !fields.list(names::CONNECTION).all(is_usual);
+        Self(names_some.then_some(fields))
+    }
+
+    fn holds(&self, name: NameRef<'_>) -> bool {
+        // What a tunnel's answer must say stays.
+        name != NameRef::Known(names::UPGRADE)
+            && self.0.is_some_and(|fields| fields.has_token(names::CONNECTION, name.as_str()))
+    }
+}

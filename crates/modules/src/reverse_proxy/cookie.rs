@@ -1,0 +1,97 @@
+//! `cookie`: a client stays with its server by a cookie that names it, without saying which it is.
+
+use std::fmt::Write as _;
+
+use causeway_message::{Cookie as SetCookie, SameSite, names};
+use causeway_pipeline::{Build, BuildError, Context, Scheme};
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+
+use super::backend::Backend;
+
+pub(super) struct Cookie {
+    name: Box<str>,
+    max_age: Option<u64>,
+    /// What names each server.
+    values: Box<[Box<str>]>,
+}
+
+impl Cookie {
+    pub(super) fn build(
+        name: Option<String>,
+        secret: &str,
+        max_age: Option<&crate::duration::Written>,
+        backends: &[Backend],
+        build: &mut Build<'_>,
+    ) -> Result<Self, BuildError> {
+        let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| "lb".to_owned());
+        if SetCookie::new(&name, "").is_none() {
+            return build.at("name", |build| Err(build.refuse(name, "a cookie's name")));
+        }
+        let max_age = match max_age {
+            Some(max_age) => build.at("max_age", |build| max_age.read(build))?.map(|max_age| max_age.as_secs()),
+            None => None,
+        };
+        let values = backends.iter().map(|backend| hmac_sha256(secret.as_bytes(), backend.dial.as_bytes())).collect();
+        Ok(Self { name: name.into(), max_age, values })
+    }
+
+    /// The server that the request's cookie names, if it is available.
+    pub(super) fn told(&self, cx: &Context, backends: &[Backend]) -> Option<usize> {
+        let pairs = cx.head().fields().get_all(names::COOKIE).flat_map(|line| line.split(|&octet| octet == b';'));
+        let told = pairs.map(<[u8]>::trim_ascii).find_map(|pair| {
+            let value = pair.strip_prefix(self.name.as_bytes())?.strip_prefix(b"=")?;
+            Some(value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value))
+        })?;
+        (0..backends.len())
+            .find(|&number| backends[number].is_available(cx) && bool::from(self.values[number].as_bytes().ct_eq(told)))
+    }
+
+    /// Tells the client which server it is to stay with.
+    pub(super) fn tell(&self, cx: &mut Context, chosen: usize) {
+        let cookie = SetCookie::new(&self.name, &self.values[chosen]).and_then(|cookie| cookie.path("/"));
+        let Some(mut cookie) = cookie.map(SetCookie::http_only) else { return };
+        let client = cx.client();
+        let says_https = cx.head().fields().get_all(names::X_FORWARDED_PROTO).last() == Some(b"https");
+        cookie = match cx.arrival().scheme == Scheme::Https || client.proxied && says_https {
+            true => cookie.secure().same_site(SameSite::None),
+            false => cookie.same_site(SameSite::Lax),
+        };
+        if let Some(seconds) = self.max_age {
+            cookie = cookie.max_age(seconds);
+        }
+        cx.response_mut().set_cookie(&cookie);
+    }
+}
+
+/// RFC 2104 with SHA-256, in hexadecimal digits.
+fn hmac_sha256(secret: &[u8], text: &[u8]) -> Box<str> {
+    const BLOCK: usize = 64;
+    let mut key = [0; BLOCK];
+    if secret.len() > BLOCK {
+        key[..32].copy_from_slice(&Sha256::digest(secret));
+    } else {
+        key[..secret.len()].copy_from_slice(secret);
+    }
+    let inner = Sha256::new().chain_update(key.map(|octet| octet ^ 0x36)).chain_update(text).finalize();
+    let outer = Sha256::new().chain_update(key.map(|octet| octet ^ 0x5c)).chain_update(inner).finalize();
+    let mut digits = String::with_capacity(64);
+    for octet in outer {
+        let _ = write!(digits, "{octet:02x}");
+    }
+    digits.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hmac_sha256;
+
+    // RFC 4231 §4.3, §4.7: a short key, and one longer than a block.
+    #[test]
+    fn rfc4231() {
+        let digest = hmac_sha256(b"Jefe", b"what do ya want for nothing?");
+        assert_eq!(&*digest, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+        let digest = hmac_sha256(&[0xaa; 131], b"Test Using Larger Than Block-Size Key - Hash Key First");
+        assert_eq!(&*digest, "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+    }
+}

@@ -1,0 +1,92 @@
+//! `copy_response` and `copy_response_headers`: what routes of `handle_response` may do with the upstream's answer.
+
+use causeway_message::{FieldName, NameRef, StatusCode};
+use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, Reason, Step};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::answer::put_copied;
+use crate::rendered::{Status, Weak};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenCopy {
+    status_code: Option<Weak>,
+}
+
+struct CopyResponse(Option<Status>);
+
+/// Makes `copy_response`: the answer, with another status if one is given.
+///
+/// # Errors
+/// When the status is none.
+pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
+    let written: WrittenCopy = build.parse(value)?;
+    Ok(Box::new(CopyResponse(Status::parse(written.status_code, build)?)))
+}
+
+impl Handler for CopyResponse {
+    fn enter(&self, cx: &mut Context) -> Step {
+        let status = match self.0.as_ref().map(|status| status.of(cx)).transpose() {
+            Ok(status) => status,
+            Err(fault) => return Step::Fail(fault),
+        };
+        match cx.take_held_answer() {
+            Some((call, owner)) => owner.finish(cx, call, status),
+            None => Step::Fail(misplaced("copy_response")),
+        }
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct WrittenFields {
+    include: Vec<String>,
+    exclude: Vec<String>,
+}
+
+struct CopyFields {
+    /// All, if there is none.
+    include: Box<[FieldName]>,
+    exclude: Box<[FieldName]>,
+}
+
+/// Makes `copy_response_headers`: fields of the answer, into the answer that other handlers give.
+///
+/// # Errors
+/// When a name is none, or both lists are there.
+pub fn make_headers(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
+    let WrittenFields { include, exclude } = build.parse(value)?;
+    if !include.is_empty() && !exclude.is_empty() {
+        return Err(build.refuse("both lists", "`include` or `exclude`, not both"));
+    }
+    let mut names = |key: &str, written: Vec<String>| {
+        build.at(key, |build| {
+            let name = |name: String| FieldName::parse(&name).ok_or_else(|| build.refuse(name, "a field name"));
+            written.into_iter().map(name).collect::<Result<Box<[_]>, _>>()
+        })
+    };
+    Ok(Box::new(CopyFields { include: names("include", include)?, exclude: names("exclude", exclude)? }))
+}
+
+impl Handler for CopyFields {
+    fn enter(&self, cx: &mut Context) -> Step {
+        let is_in = |list: &[FieldName], name: NameRef<'_>| list.iter().any(|known| known.as_ref() == name);
+        let wants =
+            |name: NameRef<'_>| (self.include.is_empty() || is_in(&self.include, name)) && !is_in(&self.exclude, name);
+        match cx.take_held_answer() {
+            None => Step::Fail(misplaced("copy_response_headers")),
+            Some((call, owner)) => {
+                let put = put_copied(cx, &call, wants);
+                cx.hold_answer(call, owner);
+                put.map_or_else(Step::Fail, |()| Step::Next)
+            }
+        }
+    }
+}
+
+#[cold]
+fn misplaced(name: &str) -> Fault {
+    let words = format!("cannot use '{name}' outside of reverse_proxy's handle_response routes");
+    Fault { status: StatusCode::INTERNAL_SERVER_ERROR, reason: Reason::Text(words.into()) }
+}

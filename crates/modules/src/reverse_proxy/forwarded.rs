@@ -1,0 +1,74 @@
+//! `X-Forwarded-For`, `-Proto` and `-Host`: who asks, as far as we know. What the request says itself counts only where its peer
+//! is a trusted proxy: the server's, or one of `trusted_proxies`.
+
+use std::net::IpAddr;
+
+use causeway_message::{FieldValue, KnownName, names};
+use causeway_pipeline::{Build, BuildError, Call, Context, Scheme};
+use ipnet::IpNet;
+
+use super::policy::put_ip;
+use crate::rendered::with_field_value;
+
+const HTTP: FieldValue<'static> = FieldValue::from_static("http");
+const HTTPS: FieldValue<'static> = FieldValue::from_static("https");
+
+/// `trusted_proxies`.
+pub(super) fn ranges(written: &[String], build: &mut Build<'_>) -> Result<Box<[IpNet]>, BuildError> {
+    let mut ranges = Vec::with_capacity(written.len());
+    for (index, range) in written.iter().enumerate() {
+        let network = range.parse::<IpAddr>().map(IpNet::from).or_else(|_| range.parse::<IpNet>());
+        match network {
+            Ok(network) => ranges.push(network),
+            Err(_) => {
+                let expected = "an address or a network such as 10.0.0.0/8";
+                return build.at(format!("[{index}]"), |build| Err(build.refuse(range.clone(), expected)));
+            }
+        }
+    }
+    Ok(ranges.into())
+}
+
+/// Sets the three fields of a call that is a copy of the exchange's request.
+pub(super) fn set(cx: &mut Context, call: &Call, trusted: &[IpNet]) {
+    let peer = cx.arrival().peer.ip().to_canonical();
+    let is_trusted = cx.client().proxied || trusted.iter().any(|range| range.contains(&peer));
+    cx.with_scratch(|cx, text| {
+        let mut request = call.request_mut();
+        if is_trusted {
+            for (number, prior) in request.fields().get_all(names::X_FORWARDED_FOR).enumerate() {
+                if number > 0 {
+                    text.extend_from_slice(b", ");
+                }
+                text.extend_from_slice(prior);
+            }
+            if !text.is_empty() {
+                text.extend_from_slice(b", ");
+            }
+        }
+        put_ip(peer, text);
+        let fields = request.fields_mut();
+        with_field_value(text, |value| fields.insert(names::X_FORWARDED_FOR, value));
+
+        if !(is_trusted && keep_last(fields, names::X_FORWARDED_PROTO, text)) {
+            let scheme = if cx.arrival().scheme == Scheme::Https { HTTPS } else { HTTP };
+            fields.insert(names::X_FORWARDED_PROTO, scheme);
+        }
+        if !(is_trusted && keep_last(fields, names::X_FORWARDED_HOST, text)) {
+            text.clear();
+            text.extend_from_slice(cx.head().authority().unwrap_or_default().as_bytes());
+            with_field_value(text, |value| request.fields_mut().insert(names::X_FORWARDED_HOST, value));
+        }
+    });
+}
+
+/// Makes the last of several the only one; false when it says nothing.
+fn keep_last(fields: &mut causeway_message::FieldMap, name: KnownName, text: &mut Vec<u8>) -> bool {
+    let Some(last) = fields.get_all(name).last().filter(|last| !last.is_empty()) else { return false };
+    if fields.is_repeated(name) {
+        text.clear();
+        text.extend_from_slice(last);
+        with_field_value(text, |value| fields.insert(name, value));
+    }
+    true
+}

@@ -1,0 +1,138 @@
+//! `{http.reverse_proxy.…}`: what is known of the upstream and of its answer. Only what the configuration names is set.
+
+use std::io::Write as _;
+use std::time::Instant;
+
+use causeway_message::FieldName;
+use causeway_pipeline::context::VarId;
+use causeway_pipeline::template::go_duration;
+use causeway_pipeline::{Call, Context};
+
+use super::Local;
+use super::backend::{Backend, Place};
+
+/// What they all begin with.
+pub(super) const PREFIX: &str = "http.reverse_proxy.";
+
+/// Those that the configuration names.
+pub(super) struct Named {
+    of_upstream: Box<[(OfUpstream, VarId)]>,
+    of_answer: Box<[(OfAnswer, VarId)]>,
+}
+
+/// Known once a server is chosen.
+#[derive(Clone, Copy)]
+enum OfUpstream {
+    Address,
+    HostPort,
+    Host,
+    Port,
+    Requests,
+    MaxRequests,
+    Fails,
+}
+
+/// Known once its answer is there.
+enum OfAnswer {
+    StatusCode,
+    StatusText,
+    Latency,
+    LatencyMs,
+    Field(FieldName),
+}
+
+impl OfUpstream {
+    fn find(name: &str) -> Option<Self> {
+        Some(match name.strip_prefix("upstream.")? {
+            "address" => Self::Address,
+            "hostport" => Self::HostPort,
+            "host" => Self::Host,
+            "port" => Self::Port,
+            "requests" => Self::Requests,
+            "max_requests" => Self::MaxRequests,
+            "fails" => Self::Fails,
+            _ => return None,
+        })
+    }
+}
+
+impl OfAnswer {
+    fn find(name: &str) -> Option<Self> {
+        Some(match name {
+            "status_code" => Self::StatusCode,
+            "status_text" => Self::StatusText,
+            "upstream.latency" => Self::Latency,
+            "upstream.latency_ms" => Self::LatencyMs,
+            _ => Self::Field(FieldName::parse(name.strip_prefix("header.")?)?),
+        })
+    }
+}
+
+impl Local {
+    /// Found out at the worker's first request: then the plan is complete.
+    pub(super) fn named(&self, cx: &Context) -> &Named {
+        self.named.get_or_init(|| {
+            let family = cx.generation().plan().family(self.plan.placeholders);
+            let of_upstream = family.iter().filter_map(|(name, id)| Some((OfUpstream::find(name)?, *id)));
+            let of_answer = family.iter().filter_map(|(name, id)| Some((OfAnswer::find(name)?, *id)));
+            Named { of_upstream: of_upstream.collect(), of_answer: of_answer.collect() }
+        })
+    }
+}
+
+impl Named {
+    /// A server is chosen. Of an answer nothing is known: an earlier proxy may have left something.
+    pub(super) fn chosen(&self, cx: &mut Context, backend: &Backend, place: &Place) {
+        for (_, id) in &self.of_answer {
+            cx.unset_variable(*id);
+        }
+        for (fact, id) in &self.of_upstream {
+            cx.with_scratch(|cx, text| {
+                let address = &place.address;
+                // Writing to a vector does not fail.
+                let _ = match fact {
+                    OfUpstream::Address => write!(text, "tcp/{}", address.authority),
+                    OfUpstream::HostPort => text.write_all(address.authority.as_bytes()),
+                    OfUpstream::Host => text.write_all(address.host.as_bytes()),
+                    OfUpstream::Port => text.write_all(address.port.as_bytes()),
+                    OfUpstream::Requests => write!(text, "{}", backend.requests(cx)),
+                    OfUpstream::MaxRequests => write!(text, "{}", backend.requests_max.unwrap_or(0)),
+                    // Nobody counts failures while there are no health checks.
+                    OfUpstream::Fails => text.write_all(b"0"),
+                };
+                cx.set_variable_text(*id, text);
+            });
+        }
+    }
+
+    /// The answer's head is there.
+    pub(super) fn answered(&self, cx: &mut Context, call: &Call, began: Instant) {
+        for (fact, id) in &self.of_answer {
+            cx.with_scratch(|cx, text| {
+                let head = call.head();
+                let latency = || cx.worker().now().saturating_duration_since(began);
+                let _ = match fact {
+                    OfAnswer::StatusCode => write!(text, "{}", head.status().as_u16()),
+                    // As Go has it: with the number.
+                    OfAnswer::StatusText => write!(text, "{} {}", head.status().as_u16(), head.status().reason()),
+                    OfAnswer::Latency => {
+                        go_duration(latency(), text);
+                        Ok(())
+                    }
+                    OfAnswer::LatencyMs => write!(text, "{}", latency().as_secs_f64() * 1e3),
+                    OfAnswer::Field(name) => {
+                        let mut values = head.fields().get_all(name);
+                        let Some(first) = values.next() else { return };
+                        text.extend_from_slice(first);
+                        values.for_each(|value| {
+                            text.push(b',');
+                            text.extend_from_slice(value);
+                        });
+                        Ok(())
+                    }
+                };
+                cx.set_variable_text(*id, text);
+            });
+        }
+    }
+}

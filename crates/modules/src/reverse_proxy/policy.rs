@@ -1,0 +1,318 @@
+//! Which of the servers gets a request (Caddy's selection policies).
+
+use std::cell::Cell;
+use std::hash::Hasher as _;
+use std::io::Write as _;
+use std::net::IpAddr;
+
+use causeway_message::{FieldName, NameRef, names};
+use causeway_pipeline::{Build, BuildError, Context, Template};
+use serde::Deserialize;
+use serde_json::Value;
+use twox_hash::XxHash64;
+
+use super::backend::Backend;
+use super::cookie::Cookie;
+use super::unbuilt;
+
+pub(super) enum Policy {
+    Random,
+    /// Of so many that are taken at random, the one with the fewest requests.
+    RandomChoose(usize),
+    RoundRobin,
+    /// A weight for each server, and their sum.
+    WeightedRoundRobin(Box<[u32]>, u32),
+    First,
+    LeastConn,
+    /// The same key, the same server, while that is available.
+    Hash(Key),
+    /// As [`Self::Hash`], and what decides where a request has no key.
+    KeyOr(Key, Box<Policy>),
+    /// What a cookie says, and what decides where there is none.
+    Cookie(Cookie, Box<Policy>),
+}
+
+/// What a request is told by.
+pub(super) enum Key {
+    PeerIp,
+    ClientIp,
+    Uri,
+    Field(FieldName),
+    Query(Template),
+}
+
+/// Whose turn it was, on one worker.
+#[derive(Default)]
+pub(super) struct Turn(Cell<u32>);
+
+impl Turn {
+    fn next(&self) -> u32 {
+        let next = self.0.get().wrapping_add(1);
+        self.0.set(next);
+        next
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Written {
+    policy: String,
+    choose: Option<usize>,
+    weights: Option<Vec<i64>>,
+    key: Option<String>,
+    field: Option<String>,
+    name: Option<String>,
+    secret: Option<String>,
+    max_age: Option<crate::duration::Written>,
+    fallback: Option<Value>,
+}
+
+const UNBUILT: &[&str] = &["retries", "retry_match", "try_duration", "try_interval"];
+
+impl Policy {
+    /// From `load_balancing`.
+    pub(super) fn build(
+        value: Option<&Value>,
+        backends: &[Backend],
+        build: &mut Build<'_>,
+    ) -> Result<Self, BuildError> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Outer {
+            selection_policy: Option<Value>,
+        }
+        let Some(value) = value else { return Ok(Self::Random) };
+        build.at("load_balancing", |build| {
+            unbuilt::refuse(value, UNBUILT, build)?;
+            let outer: Outer = build.parse(value)?;
+            match outer.selection_policy {
+                Some(policy) => build.at("selection_policy", |build| Self::of(&policy, backends, build)),
+                None => Ok(Self::Random),
+            }
+        })
+    }
+
+    fn of(value: &Value, backends: &[Backend], build: &mut Build<'_>) -> Result<Self, BuildError> {
+        let Written { policy, choose, weights, key, field, name, secret, max_age, fallback } = build.parse(value)?;
+        let may: &[&str] = match policy.as_str() {
+            "random_choose" => &["choose"],
+            "weighted_round_robin" => &["weights"],
+            "query" => &["key", "fallback"],
+            "header" => &["field", "fallback"],
+            "cookie" => &["name", "secret", "max_age", "fallback"],
+            _ => &[],
+        };
+        let odd = value.as_object().into_iter().flatten().map(|(key, _)| key.as_str());
+        if let Some(odd) = odd.into_iter().find(|key| *key != "policy" && !may.contains(key)) {
+            let expected = format!("nothing: the policy {policy} has no such option");
+            return Err(build.refuse(odd, expected));
+        }
+        let fallback = |build: &mut Build<'_>| {
+            let Some(fallback) = &fallback else { return Ok(Box::new(Self::Random)) };
+            build.at("fallback", |build| Self::of(fallback, backends, build)).map(Box::new)
+        };
+        Ok(match policy.as_str() {
+            "random" => Self::Random,
+            "random_choose" => match choose.unwrap_or(2) {
+                0 => Self::RandomChoose(2),
+                choose @ 2.. => Self::RandomChoose(choose),
+                choose => return build.at("choose", |build| Err(build.refuse(choose.to_string(), "2 or more"))),
+            },
+            "round_robin" => Self::RoundRobin,
+            "weighted_round_robin" => build.at("weights", |build| weighted(&weights.unwrap_or_default(), build))?,
+            "first" => Self::First,
+            "least_conn" => Self::LeastConn,
+            "ip_hash" => Self::Hash(Key::PeerIp),
+            "client_ip_hash" => Self::Hash(Key::ClientIp),
+            "uri_hash" => Self::Hash(Key::Uri),
+            "header" => {
+                let field = field.unwrap_or_default();
+                let Some(name) = FieldName::parse(&field) else {
+                    return build.at("field", |build| Err(build.refuse(field, "a field name")));
+                };
+                Self::KeyOr(Key::Field(name), fallback(build)?)
+            }
+            "query" => {
+                let key = key.unwrap_or_default();
+                if key.is_empty() || key.contains(['{', '}', '\\']) {
+                    return build.at("key", |build| Err(build.refuse(key, "a key, without braces and backslashes")));
+                }
+                Self::KeyOr(Key::Query(build.template(&format!("{{http.request.uri.query.{key}}}"))), fallback(build)?)
+            }
+            "cookie" => {
+                let cookie = Cookie::build(name, &secret.unwrap_or_default(), max_age.as_ref(), backends, build)?;
+                Self::Cookie(cookie, fallback(build)?)
+            }
+            _ => {
+                let expected = "random, random_choose, round_robin, weighted_round_robin, first, least_conn, ip_hash, \
+                                client_ip_hash, uri_hash, header, query or cookie";
+                return build.at("policy", |build| Err(build.refuse(policy, expected)));
+            }
+        })
+    }
+
+    /// The number of the server that gets the request; `None` when none is available.
+    pub(super) fn select(&self, cx: &mut Context, backends: &[Backend], turn: &Turn) -> Option<usize> {
+        if let ([only], false) = (backends, matches!(self, Self::Cookie(..))) {
+            return only.is_available(cx).then_some(0);
+        }
+        match self {
+            Self::Random => {
+                // Each of those that are available is the one with the same chance, without counting them first.
+                let mut seen = 0;
+                let available = (0..backends.len()).filter(|&number| backends[number].is_available(cx));
+                available.fold(None, |chosen, number| {
+                    seen += 1;
+                    if below(cx, seen) == 0 { Some(number) } else { chosen }
+                })
+            }
+            Self::RandomChoose(choose) => random_choose(cx, backends, *choose),
+            Self::RoundRobin => (0..backends.len())
+                .map(|_| turn.next() as usize % backends.len())
+                .find(|&number| backends[number].is_available(cx)),
+            Self::WeightedRoundRobin(weights, sum) => weighted_turn(cx, backends, weights, *sum, turn),
+            Self::First => (0..backends.len()).find(|&number| backends[number].is_available(cx)),
+            Self::LeastConn => least(cx, backends, 0..backends.len()),
+            Self::Hash(key) => key.with(cx, |cx, key| by_hash(cx, backends, key)),
+            Self::KeyOr(key, fallback) => {
+                match key.with(cx, |cx, key| (!key.is_empty()).then(|| by_hash(cx, backends, key))) {
+                    Some(chosen) => chosen,
+                    None => fallback.select(cx, backends, turn),
+                }
+            }
+            Self::Cookie(cookie, fallback) => cookie.told(cx, backends).or_else(|| {
+                let chosen = fallback.select(cx, backends, turn)?;
+                cookie.tell(cx, chosen);
+                Some(chosen)
+            }),
+        }
+    }
+}
+
+fn weighted(written: &[i64], build: &mut Build<'_>) -> Result<Policy, BuildError> {
+    let mut weights = Vec::with_capacity(written.len());
+    for weight in written {
+        match u16::try_from(*weight) {
+            Ok(weight) => weights.push(u32::from(weight)),
+            Err(_) => return Err(build.refuse(weight.to_string(), "a weight from 0 to 65535")),
+        }
+    }
+    match weights.iter().sum() {
+        0 => Err(build.refuse("no weight above 0", "one at least")),
+        sum => Ok(Policy::WeightedRoundRobin(weights.into(), sum)),
+    }
+}
+
+/// Caddy: the turn among all weights picks the how-manieth server, of those that have a weight and are available.
+fn weighted_turn(cx: &Context, backends: &[Backend], weights: &[u32], sum: u32, turn: &Turn) -> Option<usize> {
+    if weights.len() < 2 {
+        return backends.first()?.is_available(cx).then_some(0);
+    }
+    let mut left = turn.next() % sum;
+    let place = weights.iter().filter(|&&weight| weight > 0).position(|&weight| {
+        let is_here = left < weight;
+        left = left.saturating_sub(weight);
+        is_here
+    })?;
+    let is_open = |number: &usize| weights[*number] > 0 && backends[*number].is_available(cx);
+    let open = || (0..backends.len().min(weights.len())).filter(is_open);
+    let count = open().count();
+    open().nth(place.checked_rem(count)?)
+}
+
+/// A number from 0 to `end`, which is not among them.
+fn below(cx: &Context, end: u32) -> u32 {
+    if end == 1 { 0 } else { (cx.worker().random() % u64::from(end)) as u32 }
+}
+
+/// Of those available the one with the fewest requests; of several such, any.
+fn least(cx: &Context, backends: &[Backend], among: impl Iterator<Item = usize>) -> Option<usize> {
+    let mut best: Option<(u32, usize)> = None;
+    let mut equal = 0;
+    for number in among {
+        let backend = &backends[number];
+        if !backend.is_available(cx) {
+            continue;
+        }
+        let requests = backend.requests(cx);
+        match best {
+            Some((fewest, _)) if fewest < requests => continue,
+            Some((fewest, _)) if fewest == requests => equal += 1,
+            _ => equal = 1,
+        }
+        if below(cx, equal) == 0 {
+            best = Some((requests, number));
+        }
+    }
+    best.map(|(_, number)| number)
+}
+
+/// Servers that are chosen among at most.
+const CHOSEN_MAX: usize = 64;
+
+fn random_choose(cx: &Context, backends: &[Backend], choose: usize) -> Option<usize> {
+    let mut chosen = [0; CHOSEN_MAX];
+    let room = choose.min(backends.len()).min(CHOSEN_MAX);
+    let mut available = 0;
+    for number in (0..backends.len()).filter(|&number| backends[number].is_available(cx)) {
+        available += 1;
+        if available <= room {
+            chosen[available - 1] = number;
+            continue;
+        }
+        let place = below(cx, available as u32) as usize;
+        if place < room {
+            chosen[place] = number;
+        }
+    }
+    least(cx, backends, chosen[..available.min(room)].iter().copied())
+}
+
+/// Rendezvous hashing: of a server that goes, the requests go to the others, and those of the others stay.
+fn by_hash(cx: &Context, backends: &[Backend], key: &[u8]) -> Option<usize> {
+    let weight = |number: &usize| {
+        let mut hash = XxHash64::with_seed(0);
+        hash.write(backends[*number].dial.as_bytes());
+        hash.write(key);
+        hash.finish()
+    };
+    // The first of equal ones, as Caddy's.
+    (0..backends.len()).rev().filter(|&number| backends[number].is_available(cx)).max_by_key(weight)
+}
+
+impl Key {
+    fn with<T>(&self, cx: &mut Context, look: impl FnOnce(&mut Context, &[u8]) -> T) -> T {
+        match self {
+            Self::Query(template) => cx.rendered(template, look),
+            _ => cx.with_scratch(|cx, text| {
+                match self {
+                    Self::PeerIp => put_ip(cx.arrival().peer.ip().to_canonical(), text),
+                    Self::ClientIp => put_ip(cx.client().ip, text),
+                    Self::Uri => text.extend_from_slice(cx.head().target().as_str().as_bytes()),
+                    Self::Field(name) => text.extend_from_slice(match name.as_ref() {
+                        NameRef::Known(names::HOST) => cx.head().authority().unwrap_or_default().as_bytes(),
+                        name => cx.head().fields().get(name).unwrap_or_default(),
+                    }),
+                    Self::Query(_) => {}
+                }
+                look(cx, text)
+            }),
+        }
+    }
+}
+
+/// Appends an address as text.
+pub(super) fn put_ip(ip: IpAddr, out: &mut Vec<u8>) {
+    let IpAddr::V4(ip) = ip else {
+        // Writing to a vector does not fail.
+        let _ = write!(out, "{ip}");
+        return;
+    };
+    for (place, octet) in ip.octets().into_iter().enumerate() {
+        if place > 0 {
+            out.push(b'.');
+        }
+        let mut digits = [0; 20];
+        out.extend_from_slice(causeway_message::octets::write_number(u64::from(octet), &mut digits));
+    }
+}

@@ -1,0 +1,177 @@
+//! From the exchange's request to the call's.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use causeway_message::{FieldMap, FieldValue, KnownName, Method, NameRef, TargetForm, Version, names};
+use causeway_pipeline::{Call, Context, Fault, Reason};
+
+use super::backend::Place;
+use super::switch::Switch;
+use super::{Plan, forwarded};
+use crate::rendered::with_field_value;
+use crate::rewrite::Rewrite;
+
+/// Fields that belong to one connection, and those that Caddy takes for such (RFC 9110 §7.6.1). `TE` and `Upgrade` are looked at by
+/// themselves.
+const OF_CONNECTION: [KnownName; 7] = [
+    names::ALT_SVC,
+    names::CONNECTION,
+    names::PROXY_CONNECTION,
+    names::KEEP_ALIVE,
+    names::PROXY_AUTHENTICATE,
+    names::PROXY_AUTHORIZATION,
+    names::TRANSFER_ENCODING,
+];
+
+const TRAILERS: FieldValue<'static> = FieldValue::from_static("trailers");
+
+/// Fills the call's head.
+pub(super) fn fill(cx: &mut Context, call: &Call, plan: &Plan, place: &Place, switch: Switch) -> Result<(), Fault> {
+    copy(cx, call, plan.rewrite.as_ref())?;
+    make_origin_form(cx, call)?;
+    let protocol_kept = strip(cx, call, switch);
+    forwarded::set(cx, call, &plan.trusted);
+    // RFC 9110 §7.6.3, with the version that the request came by.
+    let via = match cx.version() {
+        Version::Http10 => FieldValue::from_static("1.0 Causeway"),
+        Version::Http11 => FieldValue::from_static("1.1 Causeway"),
+        Version::Http2 => FieldValue::from_static("2.0 Causeway"),
+    };
+    call.request_mut().fields_mut().append(names::VIA, via);
+    if switch == Switch::Connect && protocol_kept {
+        ask_by_upgrade(cx, call);
+    }
+    // Caddy, since 2.11: an upstream behind TLS is named by its own name.
+    if plan.transport.tls.is_some() {
+        name_upstream(call, place);
+    }
+    if let Some(headers) = &plan.headers {
+        headers.apply_to_call(cx, call);
+    }
+    // Caddy sends a request that names no host with the upstream's name.
+    let is_nameless = call.request().fields().get(names::HOST).is_none_or(<[u8]>::is_empty);
+    if is_nameless {
+        name_upstream(call, place);
+    }
+    Ok(())
+}
+
+/// Copies the request. What a rewrite makes of it, only the call sees.
+fn copy(cx: &mut Context, call: &Call, rewrite: Option<&Rewrite>) -> Result<(), Fault> {
+    let Some(rewrite) = rewrite else {
+        call.request_mut().copy_from(cx.head());
+        return Ok(());
+    };
+    cx.with_scratch(|cx, method| {
+        cx.with_scratch(|cx, target| {
+            method.extend_from_slice(cx.head().method().as_str().as_bytes());
+            target.extend_from_slice(cx.head().target().as_str().as_bytes());
+            let rewritten = rewrite.apply(cx);
+            call.request_mut().copy_from(cx.head());
+            if let Some(method) = Method::parse(method) {
+                cx.head_mut().set_method(method);
+            }
+            cx.set_target(&**target)?;
+            rewritten
+        })
+    })
+}
+
+/// An authority in the target goes into `Host` (RFC 9112 §3.2.2), so that operations on that have an effect.
+fn make_origin_form(cx: &mut Context, call: &Call) -> Result<(), Fault> {
+    let mut request = call.request_mut();
+    if request.target().form() != TargetForm::Absolute {
+        return Ok(());
+    }
+    cx.with_scratch(|_, text| {
+        text.extend_from_slice(request.authority().unwrap_or_default().as_bytes());
+        with_field_value(text, |host| request.fields_mut().insert(names::HOST, host));
+        text.clear();
+        let target = request.target();
+        text.extend_from_slice(target.path().as_bytes());
+        if let Some(query) = target.query() {
+            text.push(b'?');
+            text.extend_from_slice(query.as_bytes());
+        }
+        request.set_target(&**text).map_err(|_| Fault {
+            status: causeway_message::StatusCode::BAD_REQUEST,
+            reason: Reason::Text("the target has no form for a server of its own".into()),
+        })
+    })
+}
+
+/// Takes out what belongs to the peer's connection. Answers whether the request still asks for another protocol.
+fn strip(cx: &mut Context, call: &Call, switch: Switch) -> bool {
+    let mut request = call.request_mut();
+    let fields = request.fields_mut();
+    cx.with_scratch(|_, text| {
+        let keeps = switch != Switch::None;
+        if keeps {
+            // Before the Connection field, which names it, takes it away.
+            text.extend_from_slice(fields.get(names::UPGRADE).unwrap_or_default());
+            text.make_ascii_lowercase();
+        }
+        remove_named(fields);
+        for name in OF_CONNECTION {
+            fields.remove(name);
+        }
+        // RFC 9110 §10.1.1: the client is told to go on when the upstream takes its body, so nobody is asked twice.
+        fields.remove(names::EXPECT);
+        if fields.contains(names::TE) {
+            // What is said of trailers is for whoever handles the request, which may be gRPC's.
+            if fields.has_token(names::TE, "trailers") { fields.insert(names::TE, TRAILERS) } else { drop_te(fields) }
+        }
+        if keeps {
+            with_field_value(text, |protocol| fields.insert(names::UPGRADE, protocol));
+        } else {
+            fields.remove(names::UPGRADE);
+        }
+        keeps
+    })
+}
+
+fn drop_te(fields: &mut FieldMap) {
+    fields.remove(names::TE);
+}
+
+/// Takes out the fields that `Connection` names (RFC 9110 §7.6.1).
+// DEVIATES Caddy: it takes `TE: trailers` away where Connection names it as it must, so that no trailers come.
+fn remove_named(fields: &mut FieldMap) {
+    let is_usual = |value: &[u8]| value.eq_ignore_ascii_case(b"keep-alive") || value.eq_ignore_ascii_case(b"close");
+    match fields.get(names::CONNECTION) {
+        None => return,
+        Some(value) if is_usual(value) && !fields.is_repeated(names::CONNECTION) => return,
+        Some(_) => {}
+    }
+    // Rare enough to allocate for.
+    let named: Vec<u8> =
+        fields.get_all(names::CONNECTION).flat_map(|value| value.iter().copied().chain(*b",")).collect();
+    for name in named.split(|&octet| octet == b',').map(<[u8]>::trim_ascii) {
+        match NameRef::parse(name) {
+            Some(NameRef::Known(names::HOST | names::TE)) | None => {}
+            Some(name) => {
+                fields.remove(name);
+            }
+        }
+    }
+}
+
+/// An extended CONNECT (RFC 8441) becomes what HTTP/1.1 has for it (RFC 6455 §4.1).
+fn ask_by_upgrade(cx: &Context, call: &Call) {
+    let mut request = call.request_mut();
+    request.set_method(Method::Get);
+    let random = (u128::from(cx.worker().random()) << 64 | u128::from(cx.worker().random())).to_be_bytes();
+    let mut key = [0; 24];
+    let written = BASE64_STANDARD.encode_slice(random, &mut key).unwrap_or_default();
+    with_field_value(&key[..written], |key| request.fields_mut().insert(names::SEC_WEBSOCKET_KEY, key));
+}
+
+fn name_upstream(call: &Call, place: &Place) {
+    let authority = place.address.authority.as_bytes();
+    with_field_value(authority, |host| call.request_mut().fields_mut().insert(names::HOST, host));
+}
+
+/// Whether a field of an answer belongs to the upstream's connection.
+pub(super) fn is_of_connection(name: NameRef<'_>) -> bool {
+    matches!(name, NameRef::Known(name) if OF_CONNECTION.contains(&name) || name == names::TE || name == names::UPGRADE)
+}

@@ -1,0 +1,193 @@
+use std::task::Waker;
+
+use causeway_message::{FieldMap, FieldValue, NameRef, StatusCode};
+use causeway_pipeline::{BodyFault, CallFault, Fault, Frame};
+use causeway_testkit::{Kit, Request};
+use serde_json::json;
+
+use super::{ask, exchange, kit, proxy, registry};
+
+// Caddy, finalizeResponse: hop-by-hop fields go, Server is the upstream's, Via is added; fields that handlers set before stay
+// beside the upstream's.
+#[test]
+fn fields_of_the_answer() {
+    let before = json!({ "handler": "headers", "response": { "set": { "X-A": ["ours"], "Server": ["ours"] } } });
+    let routes = json!([{ "handle": [before, proxy(json!({}))] }]);
+    let mut kit = Kit::new(&registry(), &routes);
+    for (theirs, want) in [
+        (&[][..], &[][..]),
+        (&[("Server", "theirs"), ("X-A", "1"), ("X-A", "2")], &[("Server", "theirs"), ("X-A", "1"), ("X-A", "2")]),
+        (
+            &[("Connection", "keep-alive"), ("Keep-Alive", "1"), ("Transfer-Encoding", "chunked"), ("Upgrade", "h2c")],
+            &[],
+        ),
+        (&[("Connection", "X-Hop, close"), ("X-Hop", "1"), ("X-B", "2")], &[("X-B", "2")]),
+        (&[("Alt-Svc", "x"), ("Proxy-Authenticate", "x"), ("TE", "x"), ("Proxy-Connection", "x")], &[]),
+        (
+            &[("Set-Cookie", "a"), ("Set-Cookie", "b"), ("Trailer", "T")],
+            &[("Set-Cookie", "a"), ("Set-Cookie", "b"), ("Trailer", "T")],
+        ),
+        (
+            &[("Date", "then"), ("Content-Length", "2"), ("Via", "1.0 x")],
+            &[("Date", "then"), ("Content-Length", "2"), ("Via", "1.0 x")],
+        ),
+    ] {
+        let answer = exchange(&mut kit, &Request::get("/"), theirs);
+        let mut all = vec![("X-A", "ours")];
+        all.extend_from_slice(want);
+        all.push(("Via", "1.1 Causeway"));
+        let got: Vec<_> = answer.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!((got, answer.text(), answer.length), (all, "ok", Some(2)), "{theirs:?}");
+    }
+}
+
+// Caddy, headers.response: applies to what the upstream sent, and sees the placeholders of the answer.
+#[test]
+fn operations_on_the_answer() {
+    let ops = json!({ "response": {
+        "delete": ["Server", "X-Gone"],
+        "set": { "X-Seen": ["{http.reverse_proxy.status_code}|{http.reverse_proxy.status_text}|{http.reverse_proxy.header.x-two}|{http.reverse_proxy.upstream.address}|{http.reverse_proxy.upstream.host}|{http.reverse_proxy.upstream.port}|{http.reverse_proxy.upstream.requests}|{http.reverse_proxy.upstream.max_requests}|{http.reverse_proxy.upstream.latency}|{http.reverse_proxy.header.None}"], "Alt-Svc": ["h3"] },
+        "require": { "status_code": [2], "headers": { "X-Two": ["b"] } },
+    } });
+    let mut kit = kit(json!({ "headers": ops, "upstreams": [{ "dial": "10.0.0.1:80", "max_requests": 5 }] }));
+    let theirs =
+        [("Server", "s"), ("X-Two", "a"), ("X-Two", "b"), ("X-Gone", "x"), ("Connection", "X-Hop"), ("X-Hop", "h")];
+    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    kit.worker().advance(std::time::Duration::from_millis(1500));
+    call.answer(200, &theirs, Some(0));
+    call.end();
+    let answer = pending.finish(&mut kit);
+    assert_eq!((answer.field("Server"), answer.field("X-Gone"), answer.field("X-Hop")), (None, None, None));
+    assert_eq!(
+        answer.field("X-Seen"),
+        Some("200|200 OK|a,b|tcp/10.0.0.1:80|10.0.0.1|80|0|5|1.5s|{http.reverse_proxy.header.None}")
+    );
+    assert_eq!(answer.field("Alt-Svc"), Some("h3"), "what is set here is meant");
+    // Where the answer is not as it must be, nothing is done; and nothing of the request before is seen.
+    let answer = exchange(&mut kit, &Request::get("/"), &[("Server", "s"), ("X-Two", "c")]);
+    assert_eq!((answer.field("Server"), answer.field("X-Seen")), (Some("s"), None));
+}
+
+// RFC 9110 §15.2: 1xx are passed on in order; §9.3.2: HEAD has the length that GET would have.
+#[test]
+fn interims_and_head() {
+    let mut kit = kit(json!({}));
+    let (call, pending) = ask(&mut kit, &Request::new("HEAD", "/"));
+    let mut link = FieldMap::new();
+    link.append(NameRef::parse(b"Link").unwrap(), FieldValue::from_static("</a>"));
+    link.append(NameRef::parse(b"Connection").unwrap(), FieldValue::from_static("close"));
+    call.carried.put_interim(StatusCode::new(103).unwrap(), link);
+    call.carried.put_interim(StatusCode::new(102).unwrap(), FieldMap::new());
+    let pending = pending.poll(&mut kit).expect_err("the answer is not there");
+    call.answer(200, &[("Content-Length", "5")], None);
+    call.end();
+    let answer = pending.finish(&mut kit);
+    let informs: Vec<_> = answer.informs.iter().map(|(status, fields)| (status.as_u16(), fields.len())).collect();
+    assert_eq!(informs, [(103, 1), (102, 0)]);
+    assert_eq!((answer.status, answer.length, answer.field("Content-Length")), (200, Some(0), Some("5")));
+    // An upstream that never comes to its answer.
+    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    for _ in 0..65 {
+        call.carried.put_interim(StatusCode::new(102).unwrap(), FieldMap::new());
+    }
+    assert_eq!(pending.finish(&mut kit).status, 502);
+}
+
+// Trailers and what breaks off come through as they are.
+#[test]
+fn bodies_to_their_end() {
+    let mut kit = kit(json!({}));
+    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    call.answer(200, &[("Content-Type", "application/grpc")], None);
+    call.send(b"one");
+    call.send(b"two");
+    let mut trailers = FieldMap::new();
+    trailers.append(NameRef::parse(b"grpc-status").unwrap(), FieldValue::from_static("0"));
+    call.trail(trailers);
+    let answer = pending.finish(&mut kit);
+    assert_eq!((answer.text(), answer.length), ("onetwo", None));
+    assert_eq!(answer.trailers.expect("trailers").get(NameRef::parse(b"grpc-status").unwrap()), Some(&b"0"[..]));
+    // gRPC's answers without content.
+    let (call, pending) = ask(&mut kit, &Request::get("/").field("TE", "trailers"));
+    call.answer(200, &[("grpc-status", "12")], Some(0));
+    call.end();
+    assert_eq!(pending.finish(&mut kit).field("grpc-status"), Some("12"));
+    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    call.answer(200, &[], Some(10));
+    call.send(b"one");
+    drop(call);
+    assert_eq!(pending.finish(&mut kit).broken, Some(BodyFault::PeerGone));
+}
+
+// Caddy, statusError: 502; 504 where the head takes too long. What is wrong with the request's own body is its client's.
+#[test]
+fn faults() {
+    let errors = json!([{ "handle": [{ "handler": "static_response", "status_code": "{http.error.status_code}", "body": "{http.error.message}" }] }]);
+    let routes = json!([{ "handle": [proxy(json!({}))] }]);
+    let mut kit = Kit::with_errors(&registry(), &routes, &errors);
+    for (fault, status, words) in [
+        (
+            CallFault::Resolve(std::io::ErrorKind::NotFound),
+            502,
+            "upstream 10.0.0.1:80: looking up its address: entity not found",
+        ),
+        (
+            CallFault::Connect(std::io::ErrorKind::ConnectionRefused),
+            502,
+            "upstream 10.0.0.1:80: connecting: connection refused",
+        ),
+        (CallFault::ConnectTimedOut, 502, "upstream 10.0.0.1:80: connecting took too long"),
+        (CallFault::Tls("unknown issuer".into()), 502, "upstream 10.0.0.1:80: TLS handshake: unknown issuer"),
+        (CallFault::Closed, 502, "upstream 10.0.0.1:80: it closed before its answer"),
+        (CallFault::Malformed, 502, "upstream 10.0.0.1:80: it broke its protocol"),
+        (CallFault::Request, 502, "upstream 10.0.0.1:80: the request cannot be said in its protocol"),
+        (CallFault::Busy, 503, "upstream 10.0.0.1:80: too many connections and waiting calls"),
+        (CallFault::HeadTimedOut, 504, "upstream 10.0.0.1:80: its answer did not begin in time"),
+        (CallFault::RequestBody(BodyFault::TooLarge), 413, "reading the request body: it is too large"),
+        (CallFault::RequestBody(BodyFault::TimedOut), 408, "reading the request body: nothing arrived in time"),
+        (
+            CallFault::RequestBody(BodyFault::Malformed),
+            Fault::body(BodyFault::Malformed).status.as_u16(),
+            "reading the request body: its framing is broken",
+        ),
+    ] {
+        let (call, pending) = ask(&mut kit, &Request::get("/"));
+        call.carried.fail(fault.clone());
+        let answer = pending.finish(&mut kit);
+        assert_eq!((answer.status, answer.text()), (status, words), "{fault:?}");
+        assert_eq!(answer.field("Server"), Some("Causeway"), "the answer is ours");
+    }
+    // An answer with more fields than there may be.
+    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    let many = vec![("A", "b"); 60_001];
+    call.answer(200, &many, Some(0));
+    assert_eq!(pending.finish(&mut kit).status, 502);
+}
+
+// A peer that goes away gives its call up; so does one that does not read the answer to its end.
+#[test]
+fn nobody_waits_for_a_peer_that_is_gone() {
+    let mut kit = kit(json!({}));
+    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    assert!(!call.carried.is_given_up());
+    pending.cancel(&mut kit);
+    assert!(call.carried.is_given_up());
+    drop(call);
+    assert_eq!(kit.worker().calls_resting(), 1, "the record goes home");
+}
+
+// A slow client: what it does not take waits in the mailbox, which then has no room.
+#[test]
+fn a_slow_reader_holds_the_upstream_back() {
+    let mut kit = kit(json!({}));
+    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    call.answer(200, &[], None);
+    for _ in 0..16 {
+        assert!(call.carried.mailbox().has_room(Waker::noop()));
+        call.carried.mailbox().push(Frame::Chunk(vec![0; 16].into()));
+    }
+    assert!(!call.carried.mailbox().has_room(Waker::noop()));
+    call.end();
+    assert_eq!(pending.finish(&mut kit).body.len(), 256);
+    assert!(call.carried.mailbox().has_room(Waker::noop()));
+}

@@ -1,0 +1,157 @@
+use std::collections::BTreeSet;
+
+use causeway_testkit::{FakeCall, Kit, Pending, Request};
+use serde_json::{Value, json};
+
+use super::{ask, exchange, kit};
+
+const DIALS: [&str; 4] = ["a:1", "b:1", "c:1", "d:1"];
+
+fn balanced(policy: Value) -> Kit {
+    of(policy, &DIALS.map(|dial| json!({ "dial": dial })))
+}
+
+fn of(policy: Value, upstreams: &[Value]) -> Kit {
+    kit(json!({ "upstreams": upstreams, "load_balancing": { "selection_policy": policy } }))
+}
+
+/// Which of them gets the request; it is over then.
+#[track_caller]
+fn chosen(kit: &mut Kit, request: &Request) -> String {
+    let (call, pending) = ask(kit, request);
+    pending.cancel(kit);
+    call.address.to_string()
+}
+
+/// Requests that stay under way.
+#[track_caller]
+fn hold(kit: &mut Kit, count: usize) -> Vec<(FakeCall, Pending)> {
+    (0..count).map(|_| ask(kit, &Request::get("/"))).collect()
+}
+
+// Caddy, selectionpolicies.go: each policy's own order.
+#[test]
+fn orders() {
+    let get = Request::get("/");
+    let turns = |policy: Value| -> Vec<String> {
+        let mut kit = balanced(policy);
+        (0..6).map(|_| chosen(&mut kit, &get)).collect()
+    };
+    assert_eq!(turns(json!({ "policy": "round_robin" })), ["b:1", "c:1", "d:1", "a:1", "b:1", "c:1"]);
+    assert_eq!(turns(json!({ "policy": "first" })), ["a:1"; 6]);
+    assert_eq!(
+        turns(json!({ "policy": "weighted_round_robin", "weights": [2, 0, 1] })),
+        ["a:1", "c:1", "a:1", "a:1", "c:1", "a:1"]
+    );
+    for policy in [
+        json!({ "policy": "random" }),
+        json!({ "policy": "random_choose", "choose": 3 }),
+        json!({ "policy": "least_conn" }),
+    ] {
+        let mut kit = balanced(policy.clone());
+        let met: BTreeSet<_> = (0..100).map(|_| chosen(&mut kit, &get)).collect();
+        assert_eq!(met.len(), 4, "{policy}: all of them have a chance");
+    }
+}
+
+// Caddy: as many requests as `max_requests` says; where all have theirs, 503.
+#[test]
+fn limits_of_requests() {
+    let upstreams = [json!({ "dial": "a:1", "max_requests": 1 }), json!({ "dial": "b:1", "max_requests": 2 })];
+    for policy in ["random", "round_robin", "first", "least_conn", "random_choose", "uri_hash"] {
+        let mut kit = of(json!({ "policy": policy }), &upstreams);
+        let held = hold(&mut kit, 3);
+        let mut met: Vec<_> = held.iter().map(|(call, _)| &*call.address).collect();
+        met.sort_unstable();
+        assert_eq!(met, ["a:1", "b:1", "b:1"], "{policy}");
+        assert_eq!(kit.send(&Request::get("/")).status, 503, "{policy}");
+        for (_, pending) in held {
+            pending.cancel(&mut kit);
+        }
+        assert_eq!(exchange(&mut kit, &Request::get("/"), &[]).status, 200, "{policy}: there is room again");
+    }
+    // A request counts until its answer was read, and a configuration that keeps the upstream keeps the count.
+    let mut kit = of(json!({ "policy": "first" }), &upstreams[..1]);
+    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    call.answer(200, &[], Some(0));
+    assert_eq!(kit.send(&Request::get("/")).status, 503);
+    let routes = json!([{ "handle": [super::proxy(json!({ "upstreams": upstreams[..1] }))] }]);
+    kit.reload(&super::registry(), &routes, &Value::Null);
+    assert_eq!(kit.send(&Request::get("/")).status, 503);
+    call.end();
+    assert_eq!(pending.finish(&mut kit).status, 200);
+    assert_eq!(exchange(&mut kit, &Request::get("/"), &[]).status, 200);
+}
+
+// Caddy, least_conn: the server with the fewest requests under way.
+#[test]
+fn the_fewest_requests() {
+    let mut kit = balanced(json!({ "policy": "least_conn" }));
+    let mut held = hold(&mut kit, 4);
+    let met: BTreeSet<_> = held.iter().map(|(call, _)| call.address.clone()).collect();
+    assert_eq!(met.len(), 4, "one each");
+    for _ in 0..4 {
+        let (call, pending) = held.remove(0);
+        pending.cancel(&mut kit);
+        let next = ask(&mut kit, &Request::get("/"));
+        assert_eq!(next.0.address, call.address, "the one with none");
+        held.push(next);
+    }
+}
+
+// Rendezvous hashing with xxHash of address and key, as Caddy's: the same choice on each machine of a fleet.
+#[test]
+fn hashes() {
+    let peer = |last: u8| Request::get("/").peer(([192, 0, 2, last], 1).into());
+    let choices = |policy: Value, requests: &[Request]| -> Vec<String> {
+        let mut kit = balanced(policy);
+        let first: Vec<_> = requests.iter().map(|request| chosen(&mut kit, request)).collect();
+        let again: Vec<_> = requests.iter().map(|request| chosen(&mut kit, request)).collect();
+        assert_eq!(first, again, "the same key, the same server");
+        first
+    };
+    let targets: Vec<_> = (0..40).map(|number| Request::get(&format!("/{number}"))).collect();
+    let of_uri = choices(json!({ "policy": "uri_hash" }), &targets);
+    assert_eq!(of_uri.iter().collect::<BTreeSet<_>>().len(), 4);
+    let peers: Vec<_> = (1..40).map(peer).collect();
+    let of_peer = choices(json!({ "policy": "ip_hash" }), &peers);
+    assert_eq!(of_peer, choices(json!({ "policy": "client_ip_hash" }), &peers), "nobody speaks for another");
+    assert_eq!(of_peer.iter().collect::<BTreeSet<_>>().len(), 4);
+    // A key of the same octets, wherever it stands, chooses the same.
+    let keyed: Vec<_> =
+        (0..40).map(|number| Request::get(&format!("/?k=/{number}")).field("K", format!("/{number}"))).collect();
+    assert_eq!(choices(json!({ "policy": "header", "field": "k" }), &keyed), of_uri);
+    assert_eq!(choices(json!({ "policy": "query", "key": "k" }), &keyed), of_uri);
+    let without = choices(json!({ "policy": "header", "field": "K", "fallback": { "policy": "first" } }), &targets);
+    assert!(without.iter().all(|address| address == "a:1"));
+    // One that goes takes nobody else's requests along.
+    let mut three =
+        of(json!({ "policy": "uri_hash" }), &DIALS[..3].iter().map(|dial| json!({ "dial": dial })).collect::<Vec<_>>());
+    for (request, before) in targets.iter().zip(&of_uri).filter(|(_, before)| *before != "d:1") {
+        assert_eq!(chosen(&mut three, request), *before);
+    }
+}
+
+// Caddy, CookieHashSelection: a new client is told by Set-Cookie, one that says it stays.
+#[test]
+fn cookies() {
+    let policy = json!({ "policy": "cookie", "name": "stay", "secret": "s", "max_age": "1h", "fallback": { "policy": "round_robin" } });
+    let mut kit = balanced(policy);
+    let answer = exchange(&mut kit, &Request::get("/"), &[]);
+    let told = answer.field("Set-Cookie").expect("a cookie").to_owned();
+    let (pair, rest) = told.split_once("; ").expect("attributes");
+    assert_eq!(rest, "Path=/; Max-Age=3600; HttpOnly; SameSite=Lax");
+    // HMAC-SHA-256 of "b:1" with the key "s", by `openssl dgst -hmac`.
+    assert_eq!(pair, "stay=4b61d63834972f0ccc7fd44b9119f2173a05636d939757d9ce7af7ac016447b3");
+    for _ in 0..3 {
+        let request = Request::get("/").field("Cookie", format!("x=1; {pair}"));
+        let (call, pending) = ask(&mut kit, &request);
+        assert_eq!(&*call.address, "b:1");
+        call.answer(200, &[], Some(0));
+        call.end();
+        assert_eq!(pending.finish(&mut kit).field("Set-Cookie"), None, "it knows");
+    }
+    let answer = exchange(&mut kit, &Request::get("/").secure().field("Cookie", "stay=else"), &[]);
+    let told = answer.field("Set-Cookie").expect("another cookie");
+    assert!(told.ends_with("; Path=/; Max-Age=3600; Secure; HttpOnly; SameSite=None"), "{told}");
+}

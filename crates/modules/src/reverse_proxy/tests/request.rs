@@ -1,0 +1,168 @@
+use causeway_message::Version;
+use causeway_pipeline::build::ServerSpec;
+use causeway_pipeline::{Body, BodyStream as _, Frame, Trust};
+use causeway_testkit::{Kit, Request};
+use serde_json::{Value, json};
+
+use super::{ask, kit, proxy, registry};
+
+/// The lines of the request that the upstream gets.
+#[track_caller]
+fn sent(options: Value, request: &Request) -> String {
+    let mut kit = kit(options);
+    let (call, pending) = ask(&mut kit, request);
+    let text = call.request_text();
+    pending.cancel(&mut kit);
+    text
+}
+
+const FORWARDED: &str =
+    "\nX-Forwarded-For: 192.0.2.1\nX-Forwarded-Proto: http\nX-Forwarded-Host: localhost\nVia: 1.1 Causeway";
+
+// Caddy, reverseproxy.go, prepareRequest: hop-by-hop fields go, those that Connection names too, X-Forwarded-* of a client that
+// is no trusted proxy are made anew, and Via is added.
+#[test]
+fn what_belongs_to_a_connection_stays_there() {
+    for (fields, want) in [
+        (&[][..], ""),
+        (&[("A", "1"), ("a", "2")][..], "\nA: 1\na: 2"),
+        (&[("Connection", "keep-alive"), ("Keep-Alive", "5")], ""),
+        (&[("Connection", "X-A , close,, host"), ("X-A", "1"), ("X-B", "2")], "\nX-B: 2"),
+        (&[("Connection", "x-a"), ("Connection", "Cookie"), ("X-A", "1"), ("Cookie", "2")], ""),
+        (&[("Proxy-Connection", "x"), ("Proxy-Authorization", "x"), ("Proxy-Authenticate", "x"), ("Alt-Svc", "x")], ""),
+        (&[("TE", "deflate")], ""),
+        (&[("TE", "deflate, Trailers")], "\nTE: trailers"),
+        // RFC 9110 §10.1.4: whoever sends TE names it so.
+        (&[("TE", "trailers"), ("Connection", "TE")], "\nTE: trailers"),
+        (&[("Upgrade", "websocket")], ""),
+        (&[("Expect", "100-continue")], ""),
+        (&[("Trailer", "X-T"), ("User-Agent", "u")], "\nTrailer: X-T\nUser-Agent: u"),
+        (&[("Connection", "X-Forwarded-For"), ("X-Forwarded-For", "1.2.3.4")], ""),
+    ] {
+        let request = fields.iter().fold(Request::get("/a%20b?c"), |request, (name, value)| request.field(name, value));
+        let want = format!("GET /a%20b?c\nHost: localhost{want}{FORWARDED}");
+        assert_eq!(sent(json!({}), &request), want, "{fields:?}");
+    }
+}
+
+// Caddy, addForwardedHeaders.
+#[test]
+fn what_a_trusted_proxy_says_is_kept() {
+    let request = Request::get("/")
+        .field("X-Forwarded-For", "1.1.1.1")
+        .field("X-Forwarded-For", "2.2.2.2, 3.3.3.3")
+        .field("X-Forwarded-Proto", "gopher")
+        .field("X-Forwarded-Proto", "https")
+        .field("X-Forwarded-Host", "a.test");
+    let of =
+        |text: String| -> Vec<String> { text.lines().filter(|l| l.starts_with("X-F")).map(str::to_owned).collect() };
+    let trusted = [
+        "X-Forwarded-For: 1.1.1.1, 2.2.2.2, 3.3.3.3, 192.0.2.1",
+        "X-Forwarded-Proto: https",
+        "X-Forwarded-Host: a.test",
+    ];
+    let strange = ["X-Forwarded-For: 192.0.2.1", "X-Forwarded-Proto: http", "X-Forwarded-Host: localhost"];
+    assert_eq!(of(sent(json!({}), &request)), strange);
+    assert_eq!(of(sent(json!({ "trusted_proxies": ["198.51.100.0/24"] }), &request)), strange);
+    assert_eq!(of(sent(json!({ "trusted_proxies": ["198.51.100.1", "192.0.2.0/24"] }), &request)), trusted);
+    assert_eq!(of(sent(json!({ "trusted_proxies": ["192.0.2.1"] }), &Request::get("/"))), strange);
+    // The server's own trust.
+    let routes = json!([{ "handle": [proxy(json!({}))] }]);
+    let ranges = ["192.0.2.0/24".to_owned()];
+    let trust = Trust::new(&ranges, &["X-Forwarded-For"], false).expect("a network");
+    let spec = ServerSpec { trust: Some(trust), ..ServerSpec::new("srv0", &routes) };
+    let mut kit = Kit::of(&registry(), &spec).expect("a server");
+    let (call, pending) = ask(&mut kit, &request);
+    assert_eq!(of(call.request_text()), trusted);
+    pending.cancel(&mut kit);
+    // Over TLS, and from an IPv6 peer that is none.
+    let request = Request::get("/").secure().peer("[::ffff:192.0.2.7]:1".parse().unwrap());
+    let (for_mapped, proto) = ("X-Forwarded-For: 192.0.2.7", "X-Forwarded-Proto: https");
+    assert_eq!(of(sent(json!({}), &request)), [for_mapped, proto, "X-Forwarded-Host: localhost"]);
+    let request = Request::get("/").peer("[2001:db8::1]:1".parse().unwrap());
+    assert_eq!(of(sent(json!({}), &request))[0], "X-Forwarded-For: 2001:db8::1");
+}
+
+// Caddy, headers.request: what is written applies last, and sees the upstream that was chosen; the exchange's own request stays.
+#[test]
+fn operations_and_rewrites_apply_to_the_copy() {
+    let options = json!({
+        "headers": { "request": {
+            "set": { "Host": ["{http.reverse_proxy.upstream.hostport}"], "X-R": ["{http.request.uri} {http.request.method}"] },
+            "delete": ["X-Forwarded-*"], "add": { "Via": ["x"] },
+        } },
+        "rewrite": { "method": "GET", "uri": "/new{http.request.uri.path}?q=1" },
+    });
+    let want = "GET /new/old?q=1\nHost: 10.0.0.1:80\nVia: 1.1 Causeway\nVia: x\nX-R: /old POST";
+    let mut kit = kit(options);
+    let (call, pending) = ask(&mut kit, &Request::new("POST", "/old").content("abc"));
+    assert_eq!(call.request_text(), want);
+    // Caddy: a method without content, written so, keeps the body for others.
+    assert!(matches!(call.take_body(), Some(Body::Empty)));
+    let cx = pending.context();
+    assert_eq!((cx.head().method().as_str(), cx.head().target().as_str()), ("POST", "/old"));
+    pending.cancel(&mut kit);
+}
+
+// Caddy 2.11, HTTPTransport.RequestHeaderOps: behind TLS the upstream's own name is asked for, unless it is set otherwise.
+#[test]
+fn the_host_that_is_asked_for() {
+    let host = |options: Value, request: &Request| -> String {
+        sent(options, request).lines().find(|line| line.starts_with("Host: ")).unwrap_or_default().to_owned()
+    };
+    let set = json!({ "request": { "set": { "Host": ["b.test"] } } });
+    let absolute = Request::get("http://c.test/x?y");
+    let get = Request::get("/");
+    assert_eq!(host(json!({}), &get), "Host: localhost");
+    assert_eq!(host(json!({ "transport": { "tls": {} } }), &get), "Host: 10.0.0.1:80");
+    assert_eq!(host(json!({ "transport": { "tls": {} }, "headers": set }), &get), "Host: b.test");
+    assert_eq!(host(json!({ "headers": set }), &absolute), "Host: b.test");
+    assert_eq!(sent(json!({}), &absolute).lines().next(), Some("GET /x?y"));
+    assert_eq!(host(json!({}), &absolute), "Host: c.test");
+    assert_eq!(host(json!({}), &Request::get("/").without("Host").version(Version::Http10)), "Host: 10.0.0.1:80");
+    assert!(sent(json!({}), &Request::get("/").version(Version::Http10)).contains("Via: 1.0 Causeway"));
+    assert!(sent(json!({}), &Request::get("/").version(Version::Http2)).contains("Via: 2.0 Causeway"));
+}
+
+// The body goes on as it comes, trailers too; one that is not there is none.
+#[test]
+fn content_is_passed_on() {
+    let mut kit = kit(json!({}));
+    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    assert!(matches!(call.take_body(), Some(Body::Empty)));
+    pending.cancel(&mut kit);
+    let request = Request::new("POST", "/").content("abc").trailer("X-T", "1");
+    let (call, pending) = ask(&mut kit, &request);
+    let Some(Body::Incoming(mut body)) = call.take_body() else { panic!("a body") };
+    let mut task = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut next = || match body.poll_frame(&mut task) {
+        std::task::Poll::Ready(frame) => frame,
+        std::task::Poll::Pending => panic!("it is there"),
+    };
+    assert!(matches!(next(), Some(Ok(Frame::Chunk(chunk))) if chunk.as_slice() == b"abc"));
+    assert!(matches!(next(), Some(Ok(Frame::Trailers(fields))) if fields.len() == 1));
+    assert!(next().is_none());
+    pending.cancel(&mut kit);
+    // Nothing is asked of the peer before somebody reads: then the engine sends 100 (Continue).
+    let (call, pending) = ask(&mut kit, &Request::new("PUT", "/").body_open());
+    assert!(!pending.context().mailbox().wanted());
+    let Some(Body::Incoming(mut body)) = call.take_body() else { panic!("a body") };
+    assert!(body.poll_frame(&mut task).is_pending());
+    assert!(pending.context().mailbox().wanted());
+    pending.cancel(&mut kit);
+}
+
+// Caddy, upstreams: addresses may have placeholders, which are filled in for each request.
+#[test]
+fn addresses_with_placeholders() {
+    let mut kit = kit(json!({ "upstreams": [{ "dial": "{http.request.header.To}:{http.request.uri.query.port}" }] }));
+    for _ in 0..2 {
+        for (to, port, want) in [("a.test", "81", "a.test:81"), ("[::1]", "82", "[::1]:82")] {
+            let (call, pending) = ask(&mut kit, &Request::get(&format!("/?port={port}")).field("To", to));
+            assert_eq!(&*call.address, want);
+            pending.cancel(&mut kit);
+        }
+    }
+    // Caddy: 500.
+    assert_eq!(kit.send(&Request::get("/")).status, 500);
+}

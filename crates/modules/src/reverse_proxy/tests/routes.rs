@@ -1,0 +1,131 @@
+use causeway_testkit::{Kit, Request};
+use serde_json::{Value, json};
+
+use super::{ask, exchange, kit, proxy, registry};
+
+fn with(handlers: Value) -> Value {
+    json!([{ "handle": handlers }])
+}
+
+// Caddy, handle_response: the first entry that matches decides; `status_code` alone changes the status.
+#[test]
+fn routes_for_answers() {
+    let mut kit = kit(json!({ "handle_response": [
+        { "match": { "status_code": [404] }, "status_code": 410 },
+        { "match": { "headers": { "X-Accel": ["*"] } }, "routes": with(json!([
+            { "handler": "copy_response_headers", "include": ["X-A", "Connection"] },
+            { "handler": "static_response", "status_code": 203, "body": "{http.reverse_proxy.header.X-Accel} {http.reverse_proxy.status_code}" },
+        ])) },
+        { "match": { "status_code": [5] }, "routes": with(json!([{ "handler": "copy_response", "status_code": 299 }])) },
+        { "match": { "status_code": [3] }, "routes": with(json!([{ "handler": "copy_response" }])) },
+    ], "headers": { "response": { "set": { "X-Set": ["1"] } } } }));
+    let mut send = |status: u16, fields: &[(&str, &str)]| {
+        let (call, pending) = ask(&mut kit, &Request::get("/"));
+        call.answer(status, fields, Some(4));
+        call.send(b"theirs"[..4].as_ref());
+        call.end();
+        let answer = pending.finish(&mut kit);
+        assert!(call.carried.is_given_up(), "nobody holds it any more");
+        answer
+    };
+    let answer = send(404, &[]);
+    assert_eq!((answer.status, answer.text(), answer.field("X-Set")), (410, "thei", Some("1")));
+    let answer = send(200, &[("X-Accel", "/file"), ("X-A", "a"), ("X-B", "b"), ("Connection", "close")]);
+    assert_eq!((answer.status, answer.text()), (203, "/file 200"));
+    assert_eq!((answer.field("X-A"), answer.field("X-B"), answer.field("X-Set")), (Some("a"), None, None));
+    assert_eq!(answer.field("Server"), Some("Causeway"));
+    let answer = send(503, &[("X-B", "b")]);
+    assert_eq!(
+        (answer.status, answer.text(), answer.field("X-B"), answer.field("X-Set")),
+        (299, "thei", Some("b"), Some("1"))
+    );
+    assert_eq!(send(302, &[]).status, 302);
+    assert_eq!(send(200, &[]).text(), "thei", "nothing matches");
+}
+
+// Caddy, forward_auth: routes that answer nothing let the request go on behind the proxy, and what the upstream said is given up.
+#[test]
+fn a_request_goes_on_behind_routes_that_answer_nothing() {
+    let auth = proxy(json!({ "handle_response": [{ "match": { "status_code": [2] }, "routes": with(json!([
+        { "handler": "headers", "request": { "set": { "X-User": ["{http.reverse_proxy.header.X-User}"] } } },
+    ])) }] }));
+    let behind = proxy(
+        json!({ "upstreams": [{ "dial": "10.0.0.2:80" }], "headers": { "response": { "set": { "X-Seen": ["{http.reverse_proxy.header.X-User}|{http.reverse_proxy.upstream.host}"] } } } }),
+    );
+    let mut kit = Kit::new(&registry(), &with(json!([auth, behind])));
+    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    call.answer(200, &[("X-User", "alice")], Some(0));
+    call.end();
+    let pending = pending.poll(&mut kit).expect_err("the second proxy waits");
+    let second = kit.worker().take_call().expect("a second call");
+    assert_eq!(&*second.address, "10.0.0.2:80");
+    assert!(second.request_text().contains("\nX-User: alice\n"));
+    second.answer(200, &[], Some(0));
+    second.end();
+    let answer = pending.finish(&mut kit);
+    assert_eq!(answer.field("X-Seen"), Some("{http.reverse_proxy.header.X-User}|10.0.0.2"), "of the second answer");
+    assert!(call.carried.is_given_up() && second.carried.is_given_up());
+    // What the first refuses is its answer.
+    let answer = {
+        let (call, pending) = ask(&mut kit, &Request::get("/"));
+        call.answer(401, &[("WWW-Authenticate", "Basic")], Some(0));
+        call.end();
+        pending.finish(&mut kit)
+    };
+    assert_eq!((answer.status, answer.field("WWW-Authenticate")), (401, Some("Basic")));
+}
+
+// Caddy: these two belong into `handle_response`.
+#[test]
+fn nothing_to_copy_elsewhere() {
+    for name in ["copy_response", "copy_response_headers"] {
+        let mut kit = Kit::new(&registry(), &with(json!([{ "handler": name }])));
+        assert_eq!(kit.send(&Request::get("/")).status, 500, "{name}");
+    }
+    let both = json!([{ "handler": "copy_response_headers", "include": ["A"], "exclude": ["B"] }]);
+    let error = Kit::build(&registry(), &with(both), &Value::Null).err().expect("Caddy refuses it too").to_string();
+    assert!(error.contains("found 'both lists'"), "{error}");
+}
+
+// A dirty test: whatever an exchange was, the next one on its storage is as on fresh storage.
+#[test]
+fn nothing_of_an_exchange_is_left_for_the_next() {
+    let options = || {
+        json!({
+            "headers": { "response": { "set": { "X-Seen": ["{http.reverse_proxy.header.X-A}|{http.reverse_proxy.status_code}"] } } },
+            "rewrite": { "uri": "/new{http.request.uri}" },
+            "handle_response": [{ "match": { "status_code": [500] }, "routes": with(json!([{ "handler": "static_response", "body": "routes" }])) }],
+        })
+    };
+    let requests = [
+        Request::get("/a").field("Connection", "X-B").field("X-B", "b"),
+        Request::new("POST", "/b").content("abc"),
+        Request::get("/c").upgrade("websocket"),
+    ];
+    let mut dirty = kit(options());
+    for first in &requests {
+        for second in &requests {
+            // One that is cancelled, one that fails, one that is answered by routes, one that streams.
+            let (call, pending) = ask(&mut dirty, first);
+            drop(call);
+            pending.cancel(&mut dirty);
+            let (call, pending) = ask(&mut dirty, first);
+            drop(call);
+            assert_eq!(pending.finish(&mut dirty).status, 502);
+            let (call, pending) = ask(&mut dirty, first);
+            call.answer(500, &[("X-A", "first")], Some(9));
+            drop(call);
+            assert_eq!(pending.finish(&mut dirty).text(), "routes");
+            exchange(&mut dirty, first, &[("X-A", "first")]);
+            let mut fresh = kit(options());
+            let asked = |kit: &mut Kit| {
+                let (call, pending) = ask(kit, second);
+                let text = call.request_text();
+                pending.cancel(kit);
+                text
+            };
+            assert_eq!(asked(&mut dirty), asked(&mut fresh));
+            assert_eq!(exchange(&mut dirty, second, &[("X-B", "1")]), exchange(&mut fresh, second, &[("X-B", "1")]));
+        }
+    }
+}

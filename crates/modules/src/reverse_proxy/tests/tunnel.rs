@@ -1,0 +1,112 @@
+use std::task::{Context as Task, Poll, Waker};
+
+use causeway_message::Version;
+use causeway_pipeline::{Body, Frame};
+use causeway_testkit::Request;
+use serde_json::json;
+
+use super::{ask, kit};
+
+fn websocket() -> Request {
+    Request::get("/chat")
+        .upgrade("WebSocket")
+        .field("Connection", "keep-alive, Upgrade")
+        .field("Sec-WebSocket-Key", "k")
+        .body_open()
+}
+
+/// As the h2 machine makes it (RFC 8441 §4).
+fn extended_connect(protocol: &str) -> Request {
+    let request = Request::new("CONNECT", "/chat").version(Version::Http2).upgrade(protocol).body_open();
+    request.field("Sec-WebSocket-Version", "13")
+}
+
+#[track_caller]
+fn next(body: &mut Body) -> Vec<u8> {
+    let mut task = Task::from_waker(Waker::noop());
+    let Body::Tunnel(stream) = body else { panic!("a tunnel, not {body:?}") };
+    match stream.poll_frame(&mut task) {
+        Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => chunk.as_slice().to_vec(),
+        other => panic!("a piece of content, not {other:?}"),
+    }
+}
+
+// RFC 9110 §7.8, Caddy's handleUpgradeResponse: the upstream is asked for the same protocol; then octets go both ways.
+#[test]
+fn an_upgrade_becomes_a_tunnel() {
+    let mut kit = kit(json!({}));
+    let (call, pending) = ask(&mut kit, &websocket());
+    let text = call.request_text();
+    assert!(text.starts_with("GET /chat\nHost: localhost\nSec-WebSocket-Key: k\nUpgrade: websocket\n"), "{text}");
+    assert!(!text.contains("Connection:"), "that is the machine's: {text}");
+    let mut outbound = call.take_body().expect("what goes out");
+    call.switch(&[("Upgrade", "WebSocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", "a"), ("X-A", "1")]);
+    pending.context().mailbox().push(Frame::Chunk(b"to the upstream".to_vec().into()));
+    assert_eq!(next(&mut outbound), b"to the upstream");
+    call.send(b"to the client");
+    call.end();
+    let answer = pending.finish(&mut kit);
+    assert_eq!((answer.status, answer.tunnel, answer.text()), (101, true, "to the client"));
+    assert_eq!((answer.field("Upgrade"), answer.field("Sec-WebSocket-Accept")), (Some("WebSocket"), Some("a")));
+    assert_eq!((answer.field("X-A"), answer.field("Connection")), (Some("1"), None));
+}
+
+// RFC 8441 §5: what HTTP/1.1 says with Upgrade, HTTP/2 says with CONNECT; a proxy makes one of the other.
+#[test]
+fn an_extended_connect_becomes_an_upgrade() {
+    let mut kit = kit(json!({}));
+    let (call, pending) = ask(&mut kit, &extended_connect("websocket"));
+    let text = call.request_text();
+    assert!(text.starts_with("GET /chat\n") && text.contains("\nUpgrade: websocket\n"), "{text}");
+    let key = text.lines().find_map(|line| line.strip_prefix("Sec-WebSocket-Key: ")).expect("a key");
+    assert_eq!(key.len(), 24, "16 octets in Base64 (RFC 6455 §4.1)");
+    call.switch(&[("Upgrade", "websocket"), ("Sec-WebSocket-Accept", "a"), ("Sec-WebSocket-Protocol", "p")]);
+    call.end();
+    let answer = pending.finish(&mut kit);
+    assert!(answer.tunnel);
+    assert_eq!((answer.field("Upgrade"), answer.field("Sec-WebSocket-Accept")), (None, None));
+    assert_eq!(answer.field("Sec-WebSocket-Protocol"), Some("p"));
+    // RFC 9220 §3; RFC 9110 §9.3.6.
+    assert_eq!(kit.send(&extended_connect("connect-udp")).status, 501);
+    assert_eq!(kit.send(&Request::new("CONNECT", "a.test:443")).status, 405);
+}
+
+#[test]
+fn no_tunnel_where_none_was_agreed_on() {
+    let mut kit = kit(json!({}));
+    // An ordinary answer is one, but to CONNECT it may not look like a tunnel.
+    for (request, status, want) in [
+        (websocket(), 200, 200),
+        (websocket(), 426, 426),
+        (extended_connect("websocket"), 403, 403),
+        (extended_connect("websocket"), 200, 502),
+    ] {
+        let (call, pending) = ask(&mut kit, &request);
+        call.answer(status, &[], Some(0));
+        call.end();
+        assert_eq!(pending.finish(&mut kit).status, want);
+    }
+    // Another protocol than that which was asked for, and one that nobody asked for.
+    let (call, pending) = ask(&mut kit, &websocket());
+    call.switch(&[("Upgrade", "gopher")]);
+    assert_eq!(pending.finish(&mut kit).status, 502);
+    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    call.answer(101, &[("Upgrade", "websocket")], None);
+    assert_eq!(pending.finish(&mut kit).status, 502);
+}
+
+// h2c smuggling: a protocol between us and our peer is not passed on; nor is an upgrade with content before it.
+#[test]
+fn upgrades_that_are_ignored() {
+    let mut kit = kit(json!({}));
+    let h2c =
+        Request::get("/").upgrade("h2c").field("Connection", "Upgrade, HTTP2-Settings").field("HTTP2-Settings", "x");
+    let with_content = Request::new("POST", "/").upgrade("websocket").field("Content-Length", "1").content("x");
+    for request in [h2c, with_content] {
+        let (call, pending) = ask(&mut kit, &request);
+        let text = call.request_text();
+        assert!(!text.contains("Upgrade") && !text.contains("HTTP2-Settings"), "{text}");
+        assert!(!matches!(call.take_body(), Some(Body::Tunnel(_))));
+        pending.cancel(&mut kit);
+    }
+}

@@ -1,0 +1,149 @@
+//! `tls`: what is asked of upstreams' certificates, and shown to them.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use causeway_pipeline::{Build, BuildError, Roots, TlsClient};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+use super::unbuilt;
+use crate::duration::Written as WrittenDuration;
+
+pub(super) struct Built {
+    pub(super) client: TlsClient,
+    pub(super) handshake_timeout: Option<Duration>,
+    /// A digest of what the files hold.
+    pub(super) files: u64,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Written {
+    ca: Option<IgnoredAny>,
+    root_ca_pool: Vec<String>,
+    root_ca_pem_files: Vec<String>,
+    client_certificate_file: String,
+    client_certificate_key_file: String,
+    insecure_skip_verify: bool,
+    handshake_timeout: Option<WrittenDuration>,
+    server_name: String,
+    renegotiation: String,
+}
+
+const UNBUILT: &[&str] = &["client_certificate_automate", "curves", "except_ports"];
+
+/// `ca`: where roots come from.
+#[derive(Deserialize)]
+#[serde(tag = "provider", rename_all = "snake_case", deny_unknown_fields)]
+enum Authorities {
+    Inline { trusted_ca_certs: Vec<String> },
+    File { pem_files: Vec<String> },
+}
+
+pub(super) fn build(value: &Value, build: &mut Build<'_>) -> Result<Built, BuildError> {
+    unbuilt::refuse(value, UNBUILT, build)?;
+    let written: Written = build.parse(value)?;
+    if !matches!(written.renegotiation.as_str(), "" | "never") {
+        let expected = "`never`: renegotiation is not built into this version";
+        return build.at("renegotiation", |build| Err(build.refuse(written.renegotiation, expected)));
+    }
+    let server_name = (!written.server_name.is_empty()).then_some(written.server_name);
+    if let Some(name) = server_name.as_ref().filter(|name| name.contains('{')) {
+        let expected = "a name without placeholders: those are not built into this version here";
+        return build.at("server_name", |build| Err(build.refuse(name.clone(), expected)));
+    }
+    let mut roots = Vec::new();
+    build.at("root_ca_pool", |build| inline(&written.root_ca_pool, &mut roots, build))?;
+    build.at("root_ca_pem_files", |build| files(&written.root_ca_pem_files, &mut roots, build))?;
+    if written.ca.is_some() {
+        build.at("ca", |build| authorities(&value["ca"], &mut roots, build))?;
+    }
+    let certificate = certificate(&written.client_certificate_file, &written.client_certificate_key_file, build)?;
+    let handshake_timeout = match &written.handshake_timeout {
+        Some(limit) => build.at("handshake_timeout", |build| limit.read(build))?,
+        None => None,
+    };
+    let mut digest = DefaultHasher::new();
+    (&roots, &certificate).hash(&mut digest);
+    let roots = if roots.is_empty() { Roots::System } else { Roots::These(roots) };
+    let client = TlsClient { server_name, roots, insecure: written.insecure_skip_verify, certificate };
+    Ok(Built { client, handshake_timeout, files: digest.finish() })
+}
+
+fn authorities(value: &Value, roots: &mut Vec<Vec<u8>>, build: &mut Build<'_>) -> Result<(), BuildError> {
+    let provider = value.get("provider").and_then(Value::as_str).unwrap_or_default();
+    if !matches!(provider, "inline" | "file") {
+        let expected = "inline or file; other sources of authorities are not built into this version";
+        return build.at("provider", |build| Err(build.refuse(provider, expected)));
+    }
+    match build.parse(value)? {
+        Authorities::Inline { trusted_ca_certs } => {
+            build.at("trusted_ca_certs", |build| inline(&trusted_ca_certs, roots, build))
+        }
+        Authorities::File { pem_files } => build.at("pem_files", |build| files(&pem_files, roots, build)),
+    }
+}
+
+/// Certificates as Base64 of DER.
+fn inline(written: &[String], roots: &mut Vec<Vec<u8>>, build: &mut Build<'_>) -> Result<(), BuildError> {
+    for (index, certificate) in written.iter().enumerate() {
+        match BASE64_STANDARD.decode(certificate) {
+            Ok(der) => roots.push(der),
+            Err(error) => {
+                let found = error.to_string();
+                return build
+                    .at(format!("[{index}]"), |build| Err(build.refuse(found, "a certificate, DER in Base64")));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn files(written: &[String], roots: &mut Vec<Vec<u8>>, build: &mut Build<'_>) -> Result<(), BuildError> {
+    for (index, path) in written.iter().enumerate() {
+        build.at(format!("[{index}]"), |build| {
+            roots.extend(certificates(path, build)?);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn certificates(path: &str, build: &Build<'_>) -> Result<Vec<Vec<u8>>, BuildError> {
+    let pem = read(path, build)?;
+    let found: Result<Vec<_>, _> =
+        CertificateDer::pem_slice_iter(&pem).map(|der| der.map(|der| der.to_vec())).collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        _ => Err(build.refuse(path, "a PEM file with certificates")),
+    }
+}
+
+/// A chain and its key, DER.
+type OurCertificate = (Vec<Vec<u8>>, Vec<u8>);
+
+fn certificate(chain: &str, key: &str, build: &mut Build<'_>) -> Result<Option<OurCertificate>, BuildError> {
+    match (chain.is_empty(), key.is_empty()) {
+        (true, true) => Ok(None),
+        (false, false) => {
+            let chain = build.at("client_certificate_file", |build| certificates(chain, build))?;
+            let key = build.at("client_certificate_key_file", |build| {
+                let pem = read(key, build)?;
+                let der = PrivateKeyDer::from_pem_slice(&pem);
+                der.map(|der| der.secret_der().to_vec()).map_err(|_| build.refuse(key, "a PEM file with a private key"))
+            })?;
+            Ok(Some((chain, key)))
+        }
+        _ => Err(build.refuse("one of the two", "client_certificate_file and client_certificate_key_file, or neither")),
+    }
+}
+
+fn read(path: &str, build: &Build<'_>) -> Result<Vec<u8>, BuildError> {
+    std::fs::read(path).map_err(|error| build.refuse(format!("{path}: {error}"), "a file that can be read"))
+}

@@ -1,0 +1,97 @@
+//! What passing a request on costs once a worker has seen one like it: no allocation. The test answers in the upstream's place,
+//! from storage of its own.
+
+use causeway_message::{Chunk, FieldValue, NameRef, ResponseHead, StatusCode, names};
+use causeway_pipeline::{Frame, Registry};
+use causeway_testkit::counting::{Counting, allocations_during};
+use causeway_testkit::{FakeCall, Kit, Request};
+use serde_json::{Value, json};
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Answers a call whole.
+fn answerer() -> impl FnMut(FakeCall) + 'static {
+    let mut head = ResponseHead::new(StatusCode::OK);
+    move |call| {
+        head.clear();
+        head.set_status(StatusCode::OK);
+        head.set(names::SERVER, FieldValue::from_static("theirs"));
+        head.set(names::CONNECTION, FieldValue::from_static("keep-alive"));
+        head.append(NameRef::Other("X-A"), FieldValue::from_static("1"));
+        head.append(NameRef::Other("X-A"), FieldValue::from_static("2"));
+        call.carried.put_head(&mut head, Some(2), false);
+        call.carried.mailbox().push(Frame::Chunk(Chunk::from_static(b"ok")));
+        call.carried.mailbox().complete();
+    }
+}
+
+#[track_caller]
+fn check(options: Value, request: &Request) {
+    assert!(allocations_during(|| drop(std::hint::black_box(vec![1u8]))) > 0, "the counter counts");
+    let mut registry = Registry::default();
+    causeway_modules::register(&mut registry);
+    let mut handler = options.clone();
+    handler["handler"] = json!("reverse_proxy");
+    if handler.get("upstreams").is_none() {
+        handler["upstreams"] = json!([{ "dial": "10.0.0.1:80" }]);
+    }
+    let mut kit = Kit::new(&registry, &json!([{ "handle": [handler] }]));
+    kit.worker().answer_calls(answerer());
+    let answer = kit.send(request);
+    assert_eq!((answer.status, answer.text(), answer.field("Server")), (200, "ok", Some("theirs")), "{options}");
+    (0..10).for_each(|_| kit.run(request));
+    let count = allocations_during(|| (0..1000).for_each(|_| kit.run(request)));
+    assert_eq!(count, 0, "{options}");
+}
+
+fn get() -> Request {
+    Request::get("/a?b=c").field("User-Agent", "u").field("Accept", "*/*").field("Cookie", "a=b").field("X-Other", "o")
+}
+
+#[test]
+fn as_it_is() {
+    check(json!({}), &get());
+    check(json!({}), &get().field("Connection", "keep-alive").field("TE", "trailers").secure());
+    check(json!({}), &Request::get("http://a.test/x?y"));
+    check(json!({ "trusted_proxies": ["192.0.2.0/24"] }), &get().field("X-Forwarded-For", "1.2.3.4"));
+    check(json!({ "trusted_proxies": ["2001:db8::/32"] }), &get().peer("[2001:db8::1]:1".parse().unwrap()));
+}
+
+#[test]
+fn with_operations_rewrites_and_placeholders() {
+    let headers = json!({
+        "request": { "set": { "Host": ["{http.reverse_proxy.upstream.hostport}"], "X-R": ["{http.request.uri}"] }, "delete": ["Cookie"] },
+        "response": { "set": { "X-S": ["{http.reverse_proxy.status_code} {http.reverse_proxy.header.X-A}"] }, "delete": ["X-B"] },
+    });
+    check(json!({ "headers": headers, "rewrite": { "uri": "/new{http.request.uri.path}" } }), &get());
+    check(json!({ "upstreams": [{ "dial": "{http.request.header.X-Other}.test:80" }] }), &get());
+}
+
+#[test]
+fn with_any_policy() {
+    let upstreams = json!([{ "dial": "a:1", "max_requests": 9 }, { "dial": "b:1" }, { "dial": "c:1" }]);
+    for policy in [
+        json!({ "policy": "random" }),
+        json!({ "policy": "random_choose" }),
+        json!({ "policy": "round_robin" }),
+        json!({ "policy": "weighted_round_robin", "weights": [1, 2, 3] }),
+        json!({ "policy": "first" }),
+        json!({ "policy": "least_conn" }),
+        json!({ "policy": "ip_hash" }),
+        json!({ "policy": "client_ip_hash" }),
+        json!({ "policy": "uri_hash" }),
+        json!({ "policy": "header", "field": "X-Other" }),
+        json!({ "policy": "query", "key": "b" }),
+        json!({ "policy": "cookie", "name": "none" }),
+    ] {
+        check(json!({ "upstreams": upstreams, "load_balancing": { "selection_policy": policy } }), &get());
+    }
+}
+
+// An answer that routes are called with and that one of them passes on.
+#[test]
+fn routes_for_answers() {
+    let routes = json!([{ "handle": [{ "handler": "headers", "response": { "set": { "X-T": ["t"] } } }, { "handler": "copy_response" }] }]);
+    check(json!({ "handle_response": [{ "match": { "status_code": [2] }, "routes": routes }] }), &get());
+}
