@@ -106,15 +106,31 @@ fn handshakes_that_come_to_nothing() {
         (
             "in the clear",
             Origin::new(vec![|peer| {
-                drop((peer.exactly(5), peer.send("HTTP/1.1 400 Bad Request\r\n\r\n"), peer.rest()))
+                peer.exactly(5);
+                peer.send("HTTP/1.1 400 Bad Request\r\n\r\n");
+                peer.rest();
             }]),
         ),
-        ("an end", Origin::new(vec![|peer| drop(peer.exactly(5))])),
-        ("a reset", Origin::new(vec![|peer| drop((peer.exactly(5), peer.reset()))])),
+        (
+            "an end",
+            Origin::new(vec![|peer| {
+                peer.exactly(5);
+            }]),
+        ),
+        (
+            "a reset",
+            Origin::new(vec![|peer| {
+                peer.exactly(5);
+                peer.reset();
+            }]),
+        ),
         (
             "a record of nothing",
             Origin::new(vec![|peer| {
-                drop((peer.exactly(5), peer.send([22, 3, 3, 0xff, 0xff, 0]), peer.half_close(), peer.rest()))
+                peer.exactly(5);
+                peer.send([22, 3, 3, 0xff, 0xff, 0]);
+                peer.half_close();
+                peer.rest();
             }]),
         ),
     ] {
@@ -122,7 +138,9 @@ fn handshakes_that_come_to_nothing() {
         assert_eq!(ask(&server, &origin.target()).status(), 502, "{why}");
         origin.end();
     }
-    let silent = Origin::new(vec![|peer| drop(peer.rest())]);
+    let silent = Origin::new(vec![|peer| {
+        peer.rest();
+    }]);
     trusting(silent.port, &authority, Some("good.test"), |transport, _| {
         transport.connect_timeout = std::time::Duration::from_millis(200);
     });
