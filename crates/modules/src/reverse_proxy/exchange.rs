@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use causeway_message::{FieldMap, StatusCode};
 use causeway_pipeline::upstream::Answer;
-use causeway_pipeline::{Body, BodyStream as _, Call, CallFault, Context, Fault, Reason, Step};
+use causeway_pipeline::{Body, BodyStream as _, Call, CallFault, Context, Fault, Reason, Step, Versions};
 
 use super::backend::{Backend, Place};
 use super::switch::Switch;
@@ -32,7 +32,10 @@ pub(super) struct Asked {
 /// When nothing can be sent.
 pub(super) fn begin(cx: &mut Context, local: Rc<Local>, backend: &Backend, place: Rc<Place>) -> Result<Step, Fault> {
     let plan = &*local.plan;
-    let switch = Switch::of(cx)?;
+    let mut switch = Switch::of(cx)?;
+    if plan.carriage.is_http() && plan.transport.versions == Versions::Http2 {
+        switch = switch.over_http2()?;
+    }
     local.named(cx).chosen(cx, backend, &place);
     let upstream = match switch {
         Switch::None => &place.upstream,

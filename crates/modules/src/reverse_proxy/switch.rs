@@ -41,6 +41,18 @@ impl Switch {
         let is_ours = head.fields().list(names::UPGRADE).any(|protocol| protocol.eq_ignore_ascii_case(b"h2c"));
         Ok(if has_content || is_ours || protocol.is_empty() { Self::None } else { Self::Upgrade })
     }
+
+    /// What is left of it where the upstream speaks only HTTP/2, which has no Upgrade (RFC 9113 §8.6): that is ignored.
+    ///
+    /// # Errors
+    /// A CONNECT, which cannot be ignored.
+    // DEVIATES Caddy: it answers any such request with 502.
+    pub(super) fn over_http2(self) -> Result<Self, Fault> {
+        match self {
+            Self::None | Self::Upgrade => Ok(Self::None),
+            Self::Connect => Err(bad_gateway("the upstream speaks only HTTP/2, where nothing is upgraded".to_owned())),
+        }
+    }
 }
 
 #[cold]

@@ -110,3 +110,17 @@ fn upgrades_that_are_ignored() {
         pending.cancel(&mut kit);
     }
 }
+
+// RFC 9113 §8.6: HTTP/2 has no Upgrade. Opened as one, the request would wait for content that nobody sends.
+#[test]
+fn nothing_is_upgraded_where_only_http2_is_spoken() {
+    let mut kit = kit(json!({ "transport": { "protocol": "http", "versions": ["h2c"] } }));
+    let (call, pending) = ask(&mut kit, &websocket());
+    let text = call.request_text();
+    assert!(text.starts_with("GET /chat\n") && !text.contains("Upgrade"), "{text}");
+    assert!(!matches!(call.take_body(), Some(Body::Tunnel(_))));
+    call.answer(426, &[], Some(0));
+    call.end();
+    assert_eq!(pending.finish(&mut kit).status, 426);
+    assert_eq!(kit.send(&extended_connect("websocket")).status, 502);
+}
