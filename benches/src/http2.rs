@@ -6,7 +6,7 @@
 //! - [`idle`]: memory of connections that are open and quiet
 //! - [`targets`]: what the figures shall be
 
-mod cost;
+pub mod cost;
 mod idle;
 pub mod load;
 pub mod servers;

@@ -1,7 +1,7 @@
 //! `./bench`: runs Causeway beside its peers and records what each costs.
 //!
 //! Reading order: [`peers`] says who is measured, [`workshop`] gets them, [`server`] runs them, [`load`] asks them and
-//! [`sample`] sees what they use; [`side_by_side`], [`http2`], [`sources`], [`inprocess`], [`sites`],
+//! [`sample`] sees what they use; [`side_by_side`], [`http2`], [`proxy`], [`sources`], [`inprocess`], [`sites`],
 //! [`reload`], [`abuse`] and [`tower`] are the benches; [`record`] keeps what came out.
 
 mod abuse;
@@ -13,6 +13,7 @@ mod machine;
 mod peers;
 mod placeholders;
 mod progress;
+mod proxy;
 mod record;
 mod reload;
 mod request;
@@ -78,6 +79,22 @@ enum Bench {
         #[arg(long, value_delimiter = ',', value_name = "SERVERS")]
         only: Vec<String>,
         /// Only these scenarios, or those whose names begin so: hello, page, tls, tls-page-64x32, idle, …
+        #[arg(long, value_delimiter = ',', value_name = "SCENARIOS")]
+        scenario: Vec<String>,
+        #[command(flatten)]
+        keep: Keep,
+    },
+    /// What a request costs that is passed on, beside nginx, HAProxy, Caddy and a relay that only does what the kernel asks
+    /// (≈ 7 min; --quick ≈ 2 min).
+    #[command(after_help = proxy::help())]
+    Proxy {
+        /// Shorter slots and fewer rounds.
+        #[arg(long)]
+        quick: bool,
+        /// Only these proxies, by name, comma-separated; the relay always runs.
+        #[arg(long, value_delimiter = ',', value_name = "PROXIES")]
+        only: Vec<String>,
+        /// Only these scenarios, or those whose names begin so: h1, h1-minimal, h2, …
         #[arg(long, value_delimiter = ',', value_name = "SCENARIOS")]
         scenario: Vec<String>,
         #[command(flatten)]
@@ -184,6 +201,12 @@ fn main() -> Result<()> {
             let settings = http2::Settings { quick, only, scenarios: scenario, arguments: given() };
             let mut shop = Workshop::open(keep.install)?;
             let record = http2::run(&mut shop, &settings)?;
+            save(&shop, &record, keep.record)
+        }
+        Bench::Proxy { quick, only, scenario, keep } => {
+            let settings = proxy::Settings { quick, only, scenarios: scenario, arguments: given() };
+            let mut shop = Workshop::open(keep.install)?;
+            let record = proxy::run(&mut shop, &settings)?;
             save(&shop, &record, keep.record)
         }
         Bench::Sources { quick, only, keep } => {

@@ -28,6 +28,15 @@ pub fn browser(path: &str) -> String {
     )
 }
 
+/// An upload of so many octets.
+pub fn upload(path: &str, bytes: usize) -> String {
+    let body = "An upload, in lines of plain text, as long as it is told to be.\n".repeat(bytes / 64 + 1);
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: text/plain\r\nContent-Length: {bytes}\r\n\r\n{}",
+        &body[..bytes]
+    )
+}
+
 /// The same fields over HTTP/2, where the host and the connection are no fields.
 pub fn browser_fields() -> Vec<(String, String)> {
     let text = browser("/");
@@ -48,6 +57,15 @@ pub const SIX_LINES: &str = "GET /hello.htm HTTP/1.1\r\n\
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_upload_is_as_long_as_it_says() {
+        for bytes in [1, 64, 1000, 1 << 20] {
+            let octets = upload("/", bytes);
+            let (head, body) = octets.split_once("\r\n\r\n").unwrap();
+            assert!(head.ends_with(&format!("\r\nContent-Length: {bytes}")) && body.len() == bytes, "{head}");
+        }
+    }
 
     #[test]
     fn requests_are_whole_and_have_the_fields_they_are_named_for() {

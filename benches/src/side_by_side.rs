@@ -203,7 +203,7 @@ pub fn generate(cores: Cores, plan: &Plan, tool: &[&str]) -> Result<Report> {
 
 /// System calls of the server over a short load, per request: by the kernel's own count where tracepoints can be had,
 /// else by strace, which slows the server down but counts the same.
-fn system_calls(shop: &Workshop, server: &Server, plan: &Plan) -> Result<f64> {
+pub fn system_calls(shop: &Workshop, server: &Server, plan: &Plan) -> Result<f64> {
     let file = shop.scratch.join("calls");
     let shown = file.to_string_lossy().into_owned();
     let ids = server.processes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");

@@ -3,12 +3,15 @@
 //! A component of the Rust toolchain belongs to the user and is fetched without asking. A system package is installed as
 //! root, with `--install`, or with CI=true; otherwise the command that would do it is the reason the step is skipped.
 
+mod go;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::report::Halt;
 use crate::stage::Stage;
 use crate::steps::House;
+pub(crate) use go::go_built;
 
 /// A program that a Debian package brings.
 pub(crate) struct Tool {
@@ -21,7 +24,7 @@ pub(crate) const CHROMIUM: Tool = Tool { program: "chromium", packages: &["chrom
 /// libFuzzer's runtime is C++ and built on the spot.
 pub(crate) const CPLUSPLUS: Tool = Tool { program: "c++", packages: &["g++"] };
 /// Builds the programs under tests/peers.
-pub(crate) const GO: Tool = Tool { program: "go", packages: &["golang-go", "ca-certificates"] };
+const GO: Tool = Tool { program: "go", packages: &["golang-go", "ca-certificates"] };
 pub(crate) const PYTHON: Tool = Tool { program: "python3", packages: &["python3"] };
 
 impl Tool {
@@ -57,30 +60,6 @@ impl Tool {
         find(self.program).ok_or_else(|| {
             Halt::Lacks(format!("installed {}, but no {} came of it", self.packages.join(" "), self.program))
         })
-    }
-}
-
-/// A program in Go, built into the tools folder from a module under tests/peers, whose go.mod says which version of what.
-pub(crate) fn go_built(
-    stage: &mut Stage,
-    house: &House,
-    program: &str,
-    module: &str,
-    package: &str,
-) -> Result<PathBuf, Halt> {
-    let go = GO.need(stage, house)?;
-    let output = house.target.join("tools").join(program);
-    let mut build = Command::new(go);
-    build.current_dir(house.root.join("tests/peers").join(module)).env("GOFLAGS", "-mod=readonly");
-    build.args(["build", "-o"]).arg(&output).arg(package);
-    match stage.run(build) {
-        Ok(_) => Ok(output),
-        Err(Halt::Failed(said)) => {
-            stage.clear();
-            println!("{said}");
-            Err(Halt::Lacks(format!("needs {program}, and building it failed, as shown above")))
-        }
-        Err(other) => Err(other),
     }
 }
 

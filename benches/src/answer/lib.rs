@@ -1,8 +1,11 @@
 //! What every server without parsing answers, and how it counts requests: the common half of `limit` and `tokio_bare`.
-//! `router` is what axum serves, on whichever server.
+//!
+//! - [`router`]: what axum serves, on whichever server
+//! - [`uploads`]: requests that have a body
 
 pub mod router;
 pub mod times;
+pub mod uploads;
 
 /// The body that every peer answers.
 pub const BODY: &str = "Hello, World!";
@@ -46,6 +49,14 @@ pub const FIELDS: [(&str, &str); 8] = [
 
 /// How many of [`FIELDS`] a server of files does not send by itself: it has Accept-Ranges in the place of Vary.
 pub const FIELDS_OF_FILES: usize = 5;
+
+/// [`ANSWER`] with this body in the place of its own.
+pub fn answer(body: &str) -> Vec<u8> {
+    let head = std::str::from_utf8(&ANSWER[..ANSWER.len() - BODY.len()]).expect("the canned head is text");
+    let length = format!("Content-Length: {}\r\n", body.len());
+    let head = head.replace(&format!("Content-Length: {}\r\n", BODY.len()), &length);
+    (head + body).into_bytes()
+}
 
 /// Most answers that go out in one write; more wait for the next.
 pub const BATCH_MAX: usize = 64;
@@ -113,12 +124,15 @@ mod tests {
     }
 
     #[test]
-    fn the_canned_answer_says_its_own_length() {
-        let mut fields = [httparse::EMPTY_HEADER; 8];
-        let mut answer = httparse::Response::new(&mut fields);
-        let head = answer.parse(ANSWER).unwrap().unwrap();
-        assert_eq!(&ANSWER[head..], BODY.as_bytes());
-        let length = answer.headers.iter().find(|field| field.name == "Content-Length").unwrap();
-        assert_eq!(length.value, BODY.len().to_string().as_bytes());
+    fn canned_answers_say_their_own_length() {
+        for (octets, body) in [(ANSWER.to_vec(), BODY.to_owned()), (answer(&page()), page())] {
+            let mut fields = [httparse::EMPTY_HEADER; 8];
+            let mut response = httparse::Response::new(&mut fields);
+            let head = response.parse(&octets).unwrap().unwrap();
+            assert_eq!(&octets[head..], body.as_bytes());
+            let length = response.headers.iter().find(|field| field.name == "Content-Length").unwrap();
+            assert_eq!(length.value, body.len().to_string().as_bytes());
+        }
+        assert_eq!(answer(BODY), ANSWER);
     }
 }

@@ -1,10 +1,12 @@
 //! The limit server: one thread, epoll, a read and a write. It parses nothing and answers each head's end with a canned
-//! response, so what it costs is what the kernel asks of any server. Usage: `limit PORT`.
+//! response, so what it costs is what the kernel asks of any server. Behind proxies it also answers with a page, or requests
+//! that have a body. Usage: `limit PORT [page|upload]`.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use answer::{ANSWER, BATCH_MAX, HeadEnd};
+use answer::uploads::Uploads;
+use answer::{BATCH_MAX, HeadEnd};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::net::{self, RecvFlags, SendFlags, SocketFlags};
@@ -16,11 +18,35 @@ const READ_BYTES: usize = 64 << 10;
 
 struct Connection {
     socket: OwnedFd,
-    end: HeadEnd,
+    requests: Requests,
+}
+
+/// How requests are told apart.
+enum Requests {
+    /// They have no body.
+    Heads(HeadEnd),
+    /// They all have one.
+    Uploads(Uploads),
+}
+
+/// Canned answers, one behind the other.
+struct Answers {
+    octets: Vec<u8>,
+    count: usize,
 }
 
 fn main() -> std::io::Result<()> {
-    let port: u16 = std::env::args().nth(1).and_then(|port| port.parse().ok()).expect("usage: limit PORT");
+    let mut arguments = std::env::args().skip(1);
+    let port: Option<u16> = arguments.next().and_then(|port| port.parse().ok());
+    let body = arguments.next();
+    let (Some(port), None | Some("page" | "upload")) = (port, body.as_deref()) else {
+        panic!("usage: limit PORT [page|upload]")
+    };
+    let uploads = body.as_deref() == Some("upload");
+    let answers = match body.as_deref() {
+        Some("page") => Answers { octets: answer::answer(&answer::page()), count: 1 },
+        _ => Answers { octets: answer::batch(), count: BATCH_MAX },
+    };
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
     net::listen(&listener, 4096)?;
     listener.set_nonblocking(true)?;
@@ -28,7 +54,6 @@ fn main() -> std::io::Result<()> {
     let accept = token(listener.as_raw_fd());
     epoll::add(&poll, &listener, accept, epoll::EventFlags::IN)?;
 
-    let answers = answer::batch();
     let mut connections: Vec<Option<Connection>> = Vec::new();
     let mut events = Vec::with_capacity(EVENTS_MAX);
     let mut octets = vec![0; READ_BYTES];
@@ -47,7 +72,12 @@ fn main() -> std::io::Result<()> {
                     if connections.len() <= index {
                         connections.resize_with(index + 1, || None);
                     }
-                    connections[index] = Some(Connection { socket, end: HeadEnd::default() });
+                    let requests = if uploads {
+                        Requests::Uploads(Uploads::default())
+                    } else {
+                        Requests::Heads(HeadEnd::default())
+                    };
+                    connections[index] = Some(Connection { socket, requests });
                 }
                 continue;
             }
@@ -61,17 +91,23 @@ fn main() -> std::io::Result<()> {
 }
 
 /// One read and what it asks for; `false` when the connection is over.
-fn serve(connection: &mut Connection, octets: &mut [u8], answers: &[u8]) -> bool {
+fn serve(connection: &mut Connection, octets: &mut [u8], answers: &Answers) -> bool {
     let read = match net::recv(&connection.socket, &mut *octets, RecvFlags::empty()) {
         Ok((0, _)) => return false,
         Ok((read, _)) => read,
         Err(rustix::io::Errno::AGAIN) => return true,
         Err(_) => return false,
     };
-    let mut due = connection.end.count(&octets[..read]);
+    let mut due = match &mut connection.requests {
+        Requests::Heads(end) => end.count(&octets[..read]),
+        Requests::Uploads(uploads) => match uploads.count(&octets[..read]) {
+            Ok(due) => due,
+            Err(_) => return false,
+        },
+    };
     while due > 0 {
-        let now = due.min(BATCH_MAX);
-        let slice = &answers[..now * ANSWER.len()];
+        let now = due.min(answers.count);
+        let slice = &answers.octets[..now * (answers.octets.len() / answers.count)];
         // A short write would mean a client that does not read: no such client is measured against this server.
         if net::send(&connection.socket, slice, SendFlags::NOSIGNAL) != Ok(slice.len()) {
             return false;

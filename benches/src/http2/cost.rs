@@ -13,6 +13,7 @@ use crate::sample::Usage;
 use crate::server::{Cores, Server};
 use crate::side_by_side::{perf_count, skip};
 use crate::stats;
+use crate::workshop::Workshop;
 
 /// Runs with one request on each connection, to know what connecting alone costs.
 const SETUP_RUNS: usize = 3;
@@ -56,17 +57,18 @@ impl Scenario {
 }
 
 /// A server with what is known of it before its slots.
-struct Asked {
-    server: Server,
+pub struct Asked {
+    /// The server.
+    pub server: Server,
     /// Requests that fill a slot.
-    requests: usize,
+    pub requests: usize,
     /// What its connections cost by themselves, with one request each.
     setup: Usage,
 }
 
 impl Asked {
     /// CPU µs per request in one slot, without the making of the connections.
-    fn cost_us(&self, slot: &Slot, connections: usize) -> f64 {
+    pub fn cost_us(&self, slot: &Slot, connections: usize) -> f64 {
         let spent = slot.usage.cpu_ns.saturating_sub(self.setup.cpu_ns);
         spent as f64 / 1e3 / (slot.said.answered as f64 - connections as f64)
     }
@@ -155,7 +157,7 @@ pub(super) fn run(bench: &mut Bench<'_>, scenario: &Scenario) -> Result<Option<T
         }
         row.metrics.extend(cost_metrics(&asked[name], slots, scenario.connections));
         if !scenario.tls
-            && let Ok(calls) = calls(bench, &asked[name], &asking, bytes)
+            && let Ok(calls) = calls(bench.shop, &asked[name], &asking, bytes)
         {
             row.metrics.push(Metric::count("system calls", "", vec![calls]));
         }
@@ -192,7 +194,7 @@ fn how(scenario: &Scenario, anchor: &str, rounds: usize, run_ms: u64) -> String 
 }
 
 /// Waits until a server answers, sees how many requests fill a slot, and what connecting costs.
-fn begin(server: Server, asking: &Asking, run_ms: u64, bytes: usize) -> Result<Asked> {
+pub fn begin(server: Server, asking: &Asking, run_ms: u64, bytes: usize) -> Result<Asked> {
     let first = asking.run(&server, FIRST_ROUNDS * asking.connections * asking.streams, bytes)?;
     let least = FIRST_ROUNDS * asking.connections * asking.streams;
     let requests = ((first.said.rate * run_ms as f64 / 1e3) as usize).max(least);
@@ -221,9 +223,9 @@ fn cost_metrics(asked: &Asked, slots: &[Slot], connections: usize) -> Vec<Metric
 }
 
 /// System calls per request, by the kernel's own count, in a short run by itself.
-fn calls(bench: &Bench<'_>, asked: &Asked, asking: &Asking, bytes: usize) -> Result<f64> {
+pub fn calls(shop: &Workshop, asked: &Asked, asking: &Asking, bytes: usize) -> Result<f64> {
     let requests = (asked.requests / 4).max(asking.connections * asking.streams);
-    let file = bench.shop.scratch.join("calls");
+    let file = shop.scratch.join("calls");
     let ids = asked.server.processes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let perf = ["perf", "stat", "-x,", "-e", "raw_syscalls:sys_enter", "-o", &file.to_string_lossy(), "-p", &ids, "--"];
     let under = perf.map(str::to_owned).to_vec();

@@ -195,6 +195,8 @@ struct Mail {
     left: Option<u64>,
     /// Octets of content that were announced and that the reader has not got yet.
     announced: Option<u64>,
+    /// It began as content of unknown length.
+    is_unsized: bool,
     end: MailEnd,
     wanted: bool,
     reader: Option<Waker>,
@@ -234,7 +236,8 @@ impl Mailbox {
                 mail.frames.clear();
             }
             (mail.octets, mail.taken, mail.left, mail.announced) = (0, 0, None, None);
-            (mail.end, mail.wanted, mail.reader, mail.driver) = (MailEnd::Open, false, None, None);
+            (mail.end, mail.is_unsized) = (MailEnd::Open, false);
+            (mail.wanted, mail.reader, mail.driver) = (false, None, None);
         } else {
             self.fail(BodyFault::PeerGone);
             self.0 = Rc::default();
@@ -244,6 +247,11 @@ impl Mailbox {
     /// So many octets of content will come, unless it fails.
     pub fn announce(&self, octets: u64) {
         self.0.borrow_mut().announced = Some(octets);
+    }
+
+    /// Content will come, or its end alone, and its length is known then.
+    pub fn announce_unsized(&self) {
+        self.0.borrow_mut().is_unsized = true;
     }
 
     /// Puts a frame in, for the reader. The driver asks [`has_room`](Self::has_room) before it reads more, so the bound
@@ -421,7 +429,12 @@ impl Mail {
 
     /// Octets of content that the reader will get, as far as that is known.
     fn len(&self) -> Option<u64> {
-        if self.end == MailEnd::Complete { octets(&self.frames) } else { self.announced }
+        if self.end != MailEnd::Complete {
+            return self.announced;
+        }
+        // Content that turns out to be none is not no content, and whoever passes it on has to say its end by itself, whenever it came: gRPC
+        // begins calls without messages so, and grpc-go waits for ever for an end that it was told with the head.
+        octets(&self.frames).filter(|octets| *octets > 0 || !self.is_unsized)
     }
 }
 
@@ -509,6 +522,30 @@ impl fmt::Debug for IncomingBody {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // gRPC over HTTP/2, "Requests": a call without messages ends by an empty frame, which a proxy has to send as well.
+    #[test]
+    fn content_that_is_none_is_not_no_content() {
+        let body = |prepare: fn(&Mailbox)| {
+            let mailbox = Mailbox::default();
+            prepare(&mailbox);
+            mailbox.complete();
+            mailbox.reader().len()
+        };
+        assert_eq!(body(|_| {}), Some(0), "none was to come");
+        assert_eq!(body(|mailbox| mailbox.announce(0)), Some(0), "its length was told to be 0");
+        assert_eq!(body(Mailbox::announce_unsized), None, "its end came by itself");
+        let some = |mailbox: &Mailbox| {
+            mailbox.announce_unsized();
+            mailbox.push(Frame::Chunk(Chunk::from(vec![0; 10])));
+        };
+        assert_eq!(body(some), Some(10), "known when it is there");
+        let mut mailbox = Mailbox::default();
+        mailbox.announce_unsized();
+        mailbox.renew();
+        mailbox.complete();
+        assert_eq!(mailbox.reader().len(), Some(0), "the next exchange's has nothing of it");
+    }
 
     // The driver gives an exchange up while its output still waits: what came for it must not wait too.
     #[test]

@@ -258,6 +258,11 @@ impl Calls {
         self.unused.set(left);
     }
 
+    /// Records that a call holds. Each knows its home, and nobody else but the home itself.
+    pub fn lent(&self) -> usize {
+        self.this.weak_count() - 1 - self.resting()
+    }
+
     /// Records at rest.
     pub fn resting(&self) -> usize {
         self.kept.borrow().len()
@@ -386,6 +391,9 @@ impl Drop for Call {
         if let Some(tally) = tally {
             tally.end();
         }
+        // What waits for a connection needs nothing to send any more, and may wait for long.
+        let body = self.0.body.borrow_mut().take();
+        drop(body);
         self.0.wake_driver();
         put_back(&self.0);
     }

@@ -8,8 +8,9 @@ use std::sync::{Mutex, PoisonError};
 use std::task::{Context as Task, Poll, Waker};
 
 use causeway_message::{Method, StatusCode};
-use causeway_pipeline::{Build, Context, Fault, Handler, Reason, Registry, Response, StateId, Step};
+use causeway_pipeline::{Build, BuildError, Context, Fault, Handler, Reason, Registry, Response, StateId, Step};
 use http::{Extensions, HeaderMap, Request};
+use serde_json::Value;
 use tower_service::Service;
 
 use crate::answer::{self, BoxError, Length, Places};
@@ -101,22 +102,29 @@ impl<S: Servable> Edge<S> {
     }
 }
 
-/// Lets configurations name a service: `{"handler": "NAME"}` hands requests to it. With `"connect_info": true` beside that they carry
-/// [`ConnectInfo`](crate::ConnectInfo).
+/// Lets configurations name a service; see [`handler`].
 pub fn register<S: Servable>(registry: &mut Registry, name: impl Into<String>, service: S) {
+    registry.handler(name, handler(service));
+}
+
+/// Makes handlers of a service, for whatever registers handlers. In a configuration one is `{"handler": "NAME"}`; with
+/// `"connect_info": true` beside that its requests carry [`ConnectInfo`](crate::ConnectInfo).
+pub fn handler<S: Servable>(
+    service: S,
+) -> impl Fn(&Value, &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> + Send + Sync + 'static {
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Written {
+        #[serde(default)]
+        connect_info: bool,
+    }
     let service = Mutex::new(service);
-    registry.handler(name, move |value, build| {
-        #[derive(serde::Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Written {
-            #[serde(default)]
-            connect_info: bool,
-        }
+    move |value, build| {
         let written: Written = build.parse(value)?;
         let service = service.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let edge = Edge::new(service, build);
         Ok(Box::new(if written.connect_info { edge.with_connect_info() } else { edge }))
-    });
+    }
 }
 
 impl<S: Servable> Desk<S> {

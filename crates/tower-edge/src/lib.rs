@@ -2,7 +2,7 @@
 //!
 //! # In reading order
 //! - [`Server`]: a service on ports of its own
-//! - [`Edge`], [`register`]: a service as a handler among others
+//! - [`Edge`], [`handler`], [`register`]: a service as a handler among others
 //! - `request`: a head as `http` has it; [`EdgeBody`]: its content; [`ConnectInfo`]: where it came from
 //! - `answer`: what a service answers, as the pipeline has it
 //! - `upgrade`: how hyper's upgrades work here
@@ -21,6 +21,6 @@ mod server;
 mod upgrade;
 
 pub use body::{BodyError, EdgeBody};
-pub use edge::{Edge, Servable, register};
+pub use edge::{Edge, Servable, handler, register};
 pub use facts::{ConnectInfo, Tls};
 pub use server::{Builder, Running, ServeError, Server, Serving};

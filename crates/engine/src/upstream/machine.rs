@@ -163,6 +163,14 @@ impl Machine {
         }
     }
 
+    /// The connection is lost: nothing is complete by that.
+    pub(super) fn handle_loss(&mut self) -> Option<Event> {
+        match self {
+            Self::Http1(machine) => machine.handle_loss().map(of_http1),
+            Self::Http2(machine) => machine.handle_eof().map(of_http2),
+        }
+    }
+
     pub(super) fn drain(&mut self, out: &mut WriteList) {
         match self {
             Self::Http1(machine) => machine.drain(),
