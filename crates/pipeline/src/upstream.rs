@@ -65,7 +65,7 @@ pub trait Maker {
     fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>>;
 
     /// Octets still to come, when known.
-    fn len(&self) -> Option<u64>;
+    fn octets_left(&self) -> Option<u64>;
 }
 
 /// Why a call has no answer.
@@ -368,14 +368,14 @@ impl Call {
 
     pub(crate) fn made_is_over(&self) -> bool {
         match &*self.0.maker.borrow() {
-            Some(maker) => maker.len() == Some(0),
+            Some(maker) => maker.octets_left() == Some(0),
             None => self.0.mailbox.borrow().is_over(),
         }
     }
 
     pub(crate) fn made_len(&self) -> Option<u64> {
         match &*self.0.maker.borrow() {
-            Some(maker) => maker.len(),
+            Some(maker) => maker.octets_left(),
             None => self.0.mailbox.borrow().len(),
         }
     }

@@ -73,7 +73,7 @@ impl Maker for Content {
         Poll::Ready(self.0.body_mut().take_next().map(|chunk| Ok(Frame::Chunk(chunk))))
     }
 
-    fn len(&self) -> Option<u64> {
+    fn octets_left(&self) -> Option<u64> {
         Some(self.0.body().octets())
     }
 }

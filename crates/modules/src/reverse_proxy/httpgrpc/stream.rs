@@ -149,7 +149,7 @@ impl Maker for Unframing {
         })
     }
 
-    fn len(&self) -> Option<u64> {
+    fn octets_left(&self) -> Option<u64> {
         self.left
     }
 }
