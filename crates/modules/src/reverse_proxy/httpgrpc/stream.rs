@@ -12,7 +12,7 @@ use causeway_message::{Chunk, FieldMap, StatusCode, names};
 use causeway_pipeline::{BodyFault, Call, Context, Fault, Frame, Maker, Reason, Sleep, Step, Worker};
 
 use super::super::answer;
-use super::super::exchange::Asked;
+use super::super::exchange::{self, Asked};
 use super::HttpGrpc;
 use super::fault::{Failed, fault_of};
 
@@ -38,9 +38,13 @@ pub(super) fn unwrap(
         Err(Failed::Status(status)) if status.code == Code::UNIMPLEMENTED => {
             let now = cx.worker().now();
             asked.place.unstream(now + UNKNOWN_FOR);
+            if !asked.has_content {
+                drop(call);
+                return exchange::begin(cx, asked.local, asked.backend, asked.place).unwrap_or_else(Step::Fail);
+            }
             Step::Fail(not_streamed(cx, &asked))
         }
-        Err(failed) => Step::Fail(fault_of(cx, &asked, failed)),
+        Err(failed) => Step::Fail(fault_of(&asked, failed)),
     })
 }
 
