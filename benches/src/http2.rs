@@ -10,7 +10,7 @@ pub mod cost;
 mod idle;
 pub mod load;
 pub mod servers;
-mod targets;
+pub mod targets;
 
 use std::path::PathBuf;
 

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`peers`] says who is measured, [`workshop`] gets them, [`server`] runs them, [`load`] asks them and
 //! [`sample`] sees what they use; [`side_by_side`], [`http2`], [`proxy`], [`sources`], [`inprocess`], [`sites`],
-//! [`reload`] and [`abuse`] are the benches; [`record`] keeps what came out.
+//! [`reload`], [`abuse`] and [`tower`] are the benches; [`record`] keeps what came out.
 
 mod abuse;
 mod configurations;
@@ -24,6 +24,7 @@ mod sites;
 mod sources;
 mod stats;
 mod tools;
+mod tower;
 mod workshop;
 
 use std::net::SocketAddr;
@@ -104,7 +105,8 @@ enum Bench {
         /// Shorter and fewer rounds.
         #[arg(long)]
         quick: bool,
-        /// Only these: from-io, prepare-request, placeholders, hello, h2load, page, page-tls, rack-response, puma.
+        /// Only these: from-io, prepare-request, placeholders, hello, h2load, page, page-tls, httpgrpc-answers, httpgrpc-requests,
+        /// httpgrpc-memory, httpgrpc-garbage, rack-response, puma.
         #[arg(long, value_delimiter = ',', value_name = "TABLES")]
         only: Vec<String>,
         #[command(flatten)]
@@ -137,6 +139,14 @@ enum Bench {
     /// What those who behave wait while hostile clients of HTTP/2 are at work beside them (≈ 3 min; --quick ≈ 1 min).
     Abuse {
         /// Fewer rounds, and shorter ones.
+        #[arg(long)]
+        quick: bool,
+        #[command(flatten)]
+        keep: Keep,
+    },
+    /// One axum router on our engine and on hyper (≈ 1 min; --quick 15 s).
+    Tower {
+        /// Shorter and fewer rounds.
         #[arg(long)]
         quick: bool,
         #[command(flatten)]
@@ -222,6 +232,11 @@ fn main() -> Result<()> {
         Bench::Abuse { quick, keep } => {
             let mut shop = Workshop::open(keep.install)?;
             let record = abuse::run(&mut shop, quick, given())?;
+            save(&shop, &record, keep.record)
+        }
+        Bench::Tower { quick, keep } => {
+            let mut shop = Workshop::open(keep.install)?;
+            let record = tower::run(&mut shop, quick, given())?;
             save(&shop, &record, keep.record)
         }
         Bench::Compare { before, after } => {

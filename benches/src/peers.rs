@@ -280,7 +280,8 @@ pub fn ours(shop: &Workshop, binary: &str, library: &str) -> Result<Tool> {
     Ok(Tool { program, version })
 }
 
-fn launch_ours(_: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
+/// Runs one of our own servers: its port is its first argument.
+pub fn launch_ours(_: &Workshop, tool: &Tool, want: &Want) -> Result<Launch> {
     let command = vec![tool.program.clone().into(), want.port.to_string().into()];
     Ok(Launch { command, path: "/".to_owned(), ..Launch::default() })
 }

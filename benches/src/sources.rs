@@ -2,9 +2,11 @@
 //!
 //! - [`pieces`]: Crystal's request parser (pull request 8002), Caddy's PrepareRequest (4649) and its replacer, Rack's response (1325)
 //! - [`pages`]: Go's HTTP/2 server with a page ten times at once, as the article on causal profiling has it; Caddy under h2load
+//! - [`httpgrpc`]: calls of seven sizes between dskit's client and dskit's server, with and without pooled buffers, and ours (weaveworks/common, 260)
 //! - [`hello`]: hello under `ab` and `wrk` as the articles on Go's server run them, and Rack's hello on Puma
 
 mod hello;
+mod httpgrpc;
 mod pages;
 mod pieces;
 
@@ -23,7 +25,7 @@ struct Extent {
 type Part = fn(&mut Workshop, &Extent, &Progress) -> Result<Option<Table>>;
 
 /// The tables in their order, and what makes each.
-const PARTS: [(&str, Part); 9] = [
+const PARTS: [(&str, Part); 13] = [
     ("from-io", pieces::parser),
     ("prepare-request", pieces::prepare),
     ("placeholders", pieces::placeholders),
@@ -31,6 +33,10 @@ const PARTS: [(&str, Part); 9] = [
     ("h2load", pages::under_h2load),
     ("page", pages::clear),
     ("page-tls", pages::over_tls),
+    ("httpgrpc-answers", httpgrpc::answers),
+    ("httpgrpc-requests", httpgrpc::requests),
+    ("httpgrpc-memory", httpgrpc::memory),
+    ("httpgrpc-garbage", httpgrpc::garbage),
     ("rack-response", pieces::rack_response),
     ("puma", hello::puma),
 ];
@@ -40,8 +46,8 @@ pub fn run(shop: &mut Workshop, quick: bool, only: &[String], arguments: String)
     let record = Record::begin("sources", shop, arguments)?;
     let extent = if quick { Extent { rounds: 2, seconds: 0.5 } } else { Extent { rounds: 5, seconds: 2.0 } };
     // A round: the parsers, the preparing, the placeholders, four servers under two tools, three under h2load, ten with pages for half as
-    // long, Rack alone, and two servers under wrk.
-    let planned = extent.rounds as f64 * 1000.0 * (11.0 + 19.0 * extent.seconds);
+    // long, three with httpgrpc at seven sizes both ways for an eighth, Rack alone, and two servers under wrk.
+    let planned = extent.rounds as f64 * 1000.0 * (11.0 + 24.0 * extent.seconds);
     let progress = Progress::new(planned as u64);
     let mut tables = Vec::new();
     for wanted in only {

@@ -2,7 +2,7 @@
 //!
 //! h2spec is a Go program. Its version and those of what it needs stand in tests/peers/h2spec; `go` fetches and builds them once.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use crate::report::{Done, Halt};
@@ -23,29 +23,12 @@ enum Way {
 }
 
 pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
-    let h2spec = built(stage, house)?;
+    let h2spec = tools::go_built(stage, house, "h2spec", "h2spec", PACKAGE)?;
     let causeway = binary(stage, house)?;
     for way in [Way::Clear, Way::Tls] {
         run(stage, house, &causeway, &h2spec, way)?;
     }
     Ok(Done::saying("146 cases in the clear and over TLS"))
-}
-
-fn built(stage: &mut Stage, house: &House) -> Result<PathBuf, Halt> {
-    let go = tools::GO.need(stage, house)?;
-    let program = house.target.join("tools/h2spec");
-    let mut build = Command::new(go);
-    build.current_dir(house.root.join("tests/peers/h2spec")).env("GOFLAGS", "-mod=readonly");
-    build.args(["build", "-o"]).arg(&program).arg(PACKAGE);
-    match stage.run(build) {
-        Ok(_) => Ok(program),
-        Err(Halt::Failed(output)) => {
-            stage.clear();
-            println!("{output}");
-            Err(Halt::Lacks("needs h2spec, and building it failed, as shown above".into()))
-        }
-        Err(other) => Err(other),
-    }
 }
 
 fn run(stage: &mut Stage, house: &House, causeway: &Path, h2spec: &Path, way: Way) -> Result<(), Halt> {

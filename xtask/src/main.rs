@@ -9,12 +9,14 @@
 //! - [`fuzz`]: a short run of every fuzz target
 //! - [`conformance`]: other systems' HTTP/1.1 cases against the built server
 //! - [`h2spec`]: HTTP/2's cases against it
+//! - [`interop`]: gRPC and httpgrpc with programs in Go at the other end
 //! - [`pages`]: the server's pages in a real browser
 //! - [`server`]: the built binary, started for a step and ended with it
 
 mod conformance;
 mod fuzz;
 mod h2spec;
+mod interop;
 mod layering;
 mod pages;
 mod report;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::report::{Done, Halt, Row, Tally, Verdict, total};
 use crate::stage::Stage;
-use crate::{conformance, fuzz, h2spec, layering, pages, tools};
+use crate::{conformance, fuzz, h2spec, interop, layering, pages, tools};
 
 /// One step of `./test`.
 struct Step {
@@ -40,6 +40,7 @@ const STEPS: &[Step] = &[
     Step { name: "bench", says: "the bench workspace's own tests; measures nothing", part: Part::Whole, run: bench },
     Step { name: "conformance", says: "other systems' HTTP/1.1 cases", part: Part::Whole, run: conformance::step },
     Step { name: "h2spec", says: "h2spec's HTTP/2 cases, the strict ones too", part: Part::Whole, run: h2spec::step },
+    Step { name: "interop", says: "gRPC and httpgrpc with Go at the other end", part: Part::Whole, run: interop::step },
     Step { name: "pages", says: "the server's pages in headless Chromium", part: Part::Whole, run: pages::step },
     Step { name: "fuzz", says: "every fuzz target, a minute in total", part: Part::Whole, run: fuzz::step },
 ];

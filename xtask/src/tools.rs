@@ -3,12 +3,15 @@
 //! A component of the Rust toolchain belongs to the user and is fetched without asking. A system package is installed as
 //! root, with `--install`, or with CI=true; otherwise the command that would do it is the reason the step is skipped.
 
+mod go;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::report::Halt;
 use crate::stage::Stage;
 use crate::steps::House;
+pub(crate) use go::go_built;
 
 /// A program that a Debian package brings.
 pub(crate) struct Tool {
@@ -21,7 +24,7 @@ pub(crate) const CHROMIUM: Tool = Tool { program: "chromium", packages: &["chrom
 /// libFuzzer's runtime is C++ and built on the spot.
 pub(crate) const CPLUSPLUS: Tool = Tool { program: "c++", packages: &["g++"] };
 /// Builds the programs under tests/peers.
-pub(crate) const GO: Tool = Tool { program: "go", packages: &["golang-go", "ca-certificates"] };
+const GO: Tool = Tool { program: "go", packages: &["golang-go", "ca-certificates"] };
 pub(crate) const PYTHON: Tool = Tool { program: "python3", packages: &["python3"] };
 
 impl Tool {

@@ -1,7 +1,9 @@
 //! What every server without parsing answers, and how it counts requests: the common half of `limit` and `tokio_bare`.
 //!
+//! - [`router`]: what axum serves, on whichever server
 //! - [`uploads`]: requests that have a body
 
+pub mod router;
 pub mod times;
 pub mod uploads;
 
@@ -24,6 +26,12 @@ pub const PAGE_BYTES: usize = 48 << 10;
 pub fn page() -> String {
     let line = "A page of plain text, as long as a front page is, so that a body does not fit one frame.\n";
     line.repeat(PAGE_BYTES / line.len() + 1)[..PAGE_BYTES].to_owned()
+}
+
+/// So many octets that are not all alike, as the client of httpgrpc makes them, which compares (peers/httpgrpc/serve.go).
+#[must_use]
+pub fn pattern(count: usize) -> Vec<u8> {
+    (0..count as u32).map(|place| (place.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
 /// What answers over HTTP/2 carry besides Server, Date, Content-Type and Content-Length: twelve fields in all. Those that a

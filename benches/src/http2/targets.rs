@@ -17,14 +17,20 @@ pub struct Target {
 /// Notes in the rows of a table what was wanted and whether it was met. `ratio` is the name of the ratio's column.
 pub fn note(rows: &mut [Row], targets: &[Target], table: &str, ratio: &str) {
     for target in targets.iter().filter(|target| target.tables.contains(&table)) {
-        let column = target.column.unwrap_or(ratio);
-        let Some(row) = rows.iter_mut().find(|row| row.name == target.row) else { continue };
-        let Some(metric) = row.metric(column) else { continue };
-        let met = if metric.median <= target.most { "met" } else { "missed" };
-        let unit = if metric.unit.is_empty() { String::new() } else { format!(" {}", metric.unit) };
-        let note = format!("{column} {:.2}{unit}, wanted at most {}{unit}: {met}", metric.median, target.most);
-        row.notes.push(note);
+        if let Some(row) = rows.iter_mut().find(|row| row.name == target.row) {
+            note_row(row, target, ratio);
+        }
     }
+}
+
+/// Notes one target in a row, if it has the figure.
+pub fn note_row(row: &mut Row, target: &Target, ratio: &str) {
+    let column = target.column.unwrap_or(ratio);
+    let Some(metric) = row.metric(column) else { return };
+    let met = if metric.median <= target.most { "met" } else { "missed" };
+    let unit = if metric.unit.is_empty() { String::new() } else { format!(" {}", metric.unit) };
+    let note = format!("{column} {:.2}{unit}, wanted at most {}{unit}: {met}", metric.median, target.most);
+    row.notes.push(note);
 }
 
 #[cfg(test)]

@@ -139,12 +139,7 @@ impl Document {
                 _ => "",
             };
             // Where the word is not to be found, the option or directive may be: most keep their names in the JSON's path.
-            let options = refused.path.rsplit('.').map(|step| match step {
-                "logging" => "log",
-                "http_basic" => "basic_auth",
-                "should_log_credentials" => "log_credentials",
-                step => step,
-            });
+            let options = refused.path.rsplit('.').flat_map(options_of);
             let options = options.filter(|step| !matches!(*step, "apps" | "http" | "servers"));
             let mut words = std::iter::once(word).chain(options).filter(|word| !word.is_empty());
             let place = words.find_map(|word| caddyfile::only_place(&self.text, &self.name, word));
@@ -183,6 +178,25 @@ fn needs_acme(site: &SiteOrigin) -> String {
         "{written} needs a certificate of a public authority (ACME), which this version cannot get; expected `tls internal` or \
          `tls CERTIFICATE KEY` in it, or its address in the clear, as {clear}"
     )
+}
+
+/// The words of a Caddyfile that a step of the JSON's path may have been.
+fn options_of(step: &str) -> Vec<&str> {
+    match step {
+        "logging" => vec!["log"],
+        "http_basic" => vec!["basic_auth"],
+        "should_log_credentials" => vec!["log_credentials"],
+        "dynamic_upstreams" => vec!["dynamic"],
+        "health_checks" => vec!["health_uri", "health_port", "fail_duration", "max_fails", "unhealthy_status"],
+        "retries" => vec!["lb_retries"],
+        "retry_match" => vec!["lb_retry_match"],
+        "try_duration" => vec!["lb_try_duration"],
+        "try_interval" => vec!["lb_try_interval"],
+        "resolver" => vec!["resolvers"],
+        "read_buffer_size" => vec!["read_buffer"],
+        "write_buffer_size" => vec!["write_buffer"],
+        step => vec![step],
+    }
 }
 
 fn until_backquote(words: &str) -> Option<&str> {

@@ -26,6 +26,7 @@ const NEEDS: &[(&str, Option<&str>)] = &[
     ("basicauth", Some("http.handlers.authentication")),
     ("copy_response", Some("http.handlers.copy_response")),
     ("copy_response_headers", Some("http.handlers.copy_response_headers")),
+    ("encode", Some("http.handlers.encode")),
     ("forward_auth", Some("http.handlers.reverse_proxy")),
     // A variable that file_server would have to look at; only the file system itself is served.
     ("fs", None),
@@ -39,8 +40,11 @@ const NEEDS: &[(&str, Option<&str>)] = &[
     ("log_level", None),
     ("log_name", None),
     ("map", Some("http.handlers.map")),
+    ("metrics", Some("http.handlers.metrics")),
     ("method", Some("http.handlers.rewrite")),
-    ("php_fastcgi", Some("http.handlers.reverse_proxy")),
+    // Its transport would be one that reverse_proxy has not.
+    ("php_fastcgi", None),
+    ("push", Some("http.handlers.push")),
     ("request_body", Some("http.handlers.request_body")),
     ("request_header", Some("http.handlers.headers")),
     ("reverse_proxy", Some("http.handlers.reverse_proxy")),

@@ -17,6 +17,8 @@ pub(crate) const BLOCK_OCTETS_MIN: usize = 32 * 1024;
 const KEPT_MAX: usize = 16 * 1024;
 /// Blocks that it keeps, 8 MiB in all, when it needed fewer since the last look: the others are freed at once.
 const KEPT_IDLE: usize = 256;
+/// What a lent block is full of where we test ourselves: whoever passes on octets that nobody read into it shows these.
+const POISON: u8 = 0xdb;
 
 thread_local! {
     static OWNER: Cell<u32> = const { Cell::new(u32::MAX) };
@@ -27,17 +29,23 @@ struct Pool {
     owner: u32,
     returned: Mutex<Vec<Block>>,
     any_returned: AtomicBool,
+    load: Arc<Load>,
 }
 
 impl Home for Pool {
     fn take_back(&self, block: Block) {
         if OWNER.get() == self.owner {
-            FREE.with_borrow_mut(|free| {
+            // The owner's own count: nobody else writes it.
+            self.load.blocks_home.store(self.load.blocks_home.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            // What outlasts the thread's list is freed.
+            let _ = FREE.try_with(|free| {
+                let mut free = free.borrow_mut();
                 if free.len() < KEPT_MAX {
                     free.push(block);
                 }
             });
         } else {
+            self.load.blocks_home_from_afar.fetch_add(1, Ordering::Relaxed);
             self.returned.lock().unwrap_or_else(PoisonError::into_inner).push(block);
             self.any_returned.store(true, Ordering::Release);
         }
@@ -57,7 +65,8 @@ impl Blocks {
     /// The pool of the calling thread, which is worker `owner` from now on.
     pub(crate) fn new(owner: u32, octets: usize, load: Arc<Load>) -> Self {
         OWNER.set(owner);
-        let pool = Pool { owner, returned: Mutex::default(), any_returned: AtomicBool::new(false) };
+        let pool =
+            Pool { owner, returned: Mutex::default(), any_returned: AtomicBool::new(false), load: Arc::clone(&load) };
         Self { pool: Arc::new(pool), octets: Cell::new(octets), load, unused: Cell::new(0) }
     }
 
@@ -82,7 +91,13 @@ impl Blocks {
                 continue;
             }
             match block.into_mut() {
-                Ok(block) => return block,
+                Ok(mut block) => {
+                    self.load.blocks_lent.store(self.load.blocks_lent.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                    if cfg!(debug_assertions) {
+                        block.as_mut_slice().fill(POISON);
+                    }
+                    return block;
+                }
                 // A foreign thread is about to leave its drop; this block is good again in a moment, another one now.
                 Err(late) => drop(late),
             }
@@ -135,12 +150,13 @@ mod tests {
         let chunk = block.share(0..3);
         drop(block);
         assert_eq!(blocks.free(), 0, "the chunk holds it");
+        assert_eq!(blocks.load.blocks_lent(), 1, "however many hold it");
         drop(chunk);
-        assert_eq!(blocks.free(), 1);
+        assert_eq!((blocks.free(), blocks.load.blocks_lent()), (1, 0));
 
         let chunk = blocks.take().freeze(0..3);
         std::thread::spawn(move || drop(chunk)).join().unwrap();
-        assert_eq!(blocks.free(), 0);
+        assert_eq!((blocks.free(), blocks.load.blocks_lent()), (0, 0));
         drop(blocks.take());
         assert_eq!(blocks.free(), 1, "fetched from the return queue, none made");
     }

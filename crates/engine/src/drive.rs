@@ -321,7 +321,8 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         match body {
             _ if inbound == Inbound::Over => cx.mailbox().complete(),
             BodyLength::Sized(octets) => cx.mailbox().announce(octets),
-            BodyLength::None | BodyLength::Unknown => {}
+            BodyLength::Unknown => cx.mailbox().announce_unsized(),
+            BodyLength::None => {}
         }
         if self.exchanges.capacity() == 0 {
             self.exchanges = self.core.take_table();

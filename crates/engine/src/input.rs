@@ -15,6 +15,8 @@ pub(crate) struct Input {
     block: Option<BlockMut>,
     start: u32,
     end: u32,
+    /// How many blocks there were before this one, for telling one from another.
+    number: u32,
     /// Octets came since the machine last stopped for want of more, or for an exchange that was then open.
     fresh: bool,
     /// The machine was stopped before it said that it has no more to say, which may need no octets.
@@ -56,6 +58,11 @@ impl Input {
         self.fresh = true;
     }
 
+    /// Tells the block that the octets lie in from those before it.
+    pub(crate) fn block_number(&self) -> u32 {
+        self.number
+    }
+
     /// A part of [`octets`](Self::octets), without copying.
     pub(crate) fn share(&self, range: Range<usize>) -> Chunk {
         let block = self.block.as_ref().expect("octets lie in a block");
@@ -84,6 +91,7 @@ impl Input {
         let used = self.used();
         let Some(block) = &mut self.block else {
             self.block = Some(blocks.take());
+            self.number = self.number.wrapping_add(1);
             self.set_used(0..0);
             return true;
         };
@@ -97,6 +105,7 @@ impl Input {
             let mut next = blocks.take();
             next.as_mut_slice()[..used.len()].copy_from_slice(&block.as_slice()[used.clone()]);
             *block = next;
+            self.number = self.number.wrapping_add(1);
             self.set_used(0..used.len());
         } else if used.start > 0 && block.capacity() - used.end < ROOM_MIN {
             block.as_mut_slice().copy_within(used.clone(), 0);

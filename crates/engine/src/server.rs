@@ -193,6 +193,11 @@ impl Engine {
         }
     }
 
+    /// Blocks that connections and handlers hold now: none while nothing is under way.
+    pub fn blocks_lent(&self) -> u64 {
+        self.loads.iter().map(|load| load.blocks_lent()).sum()
+    }
+
     /// Handlers that panicked so far.
     pub fn panics(&self) -> u64 {
         self.loads.iter().map(|load| load.panics.load(Ordering::Relaxed)).sum()

@@ -109,16 +109,39 @@ impl Place {
         if let Some(link) = open {
             return link.hand_over(waiting);
         }
-        let queued = self.waiting.borrow().len();
-        let gathers = self.speaks_http2.get() && connecting > 0 && queued < connecting * GATHERED_MAX;
-        let is_full = self.transport.connections_max.is_some_and(|max| self.links.borrow().len() >= max);
-        if !gathers && !is_full {
+        let mut queue = self.waiting.borrow_mut();
+        let gathers = self.speaks_http2.get() && queue.len() < connecting * GATHERED_MAX;
+        if !gathers && !self.is_full() {
+            drop(queue);
             return self.connect(waiting);
         }
-        if queued < WAITING_MAX {
-            self.waiting.borrow_mut().push_back(waiting);
+        if queue.len() == WAITING_MAX {
+            queue.retain(|waiting| !waiting.call.is_given_up());
+        }
+        if queue.len() < WAITING_MAX {
+            queue.push_back(waiting);
         } else {
             waiting.call.fail(CallFault::Busy);
+        }
+    }
+
+    /// Whether there may be no more connections.
+    fn is_full(&self) -> bool {
+        self.transport.connections_max.is_some_and(|max| self.links.borrow().len() >= max)
+    }
+
+    /// A connection takes no more calls for now: what gathered for it has others made, as many as it needs.
+    fn relieve(&self) {
+        loop {
+            let connecting =
+                self.links.borrow().iter().filter(|link| link.state.get() == LinkState::Connecting).count();
+            let gathered = if self.speaks_http2.get() { connecting * GATHERED_MAX } else { 0 };
+            if self.waiting.borrow().len() <= gathered || self.is_full() {
+                return;
+            }
+            let next = self.waiting.borrow_mut().pop_front();
+            let Some(next) = next else { return };
+            self.connect(next);
         }
     }
 

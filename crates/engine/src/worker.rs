@@ -49,6 +49,20 @@ pub(crate) struct Load {
     pub(crate) slots_made: AtomicU64,
     pub(crate) blocks_made: AtomicU64,
     pub(crate) lists_made: AtomicU64,
+    /// Blocks lent and come home since the start; the owner's thread alone writes these two.
+    pub(crate) blocks_lent: AtomicU64,
+    pub(crate) blocks_home: AtomicU64,
+    /// Blocks that other threads let go of last.
+    pub(crate) blocks_home_from_afar: AtomicU64,
+}
+
+impl Load {
+    /// Blocks that somebody holds. Exact while the worker rests.
+    pub(crate) fn blocks_lent(&self) -> u64 {
+        let home = self.blocks_home.load(Ordering::Relaxed) + self.blocks_home_from_afar.load(Ordering::Relaxed);
+        // One that comes home between the looks counts as home.
+        self.blocks_lent.load(Ordering::Relaxed).saturating_sub(home)
+    }
 }
 
 /// What a worker's tasks share. Lives in an `Rc` on its thread.

@@ -3,79 +3,14 @@
 
 mod support;
 
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use causeway_pipeline::{TlsPolicy, TlsSpec};
 use support::http2::Body;
+use support::origin::{Act, Origin};
 use support::tls::{Authority, Store};
-use support::{Client, PATIENCE, Server};
-
-/// An origin that takes one connection after another and does to each what it is told.
-struct Origin {
-    port: u16,
-    thread: JoinHandle<()>,
-}
-
-impl Origin {
-    fn new(connections: Vec<Act>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let thread = std::thread::spawn(move || {
-            for act in connections {
-                let (stream, _) = listener.accept().unwrap();
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
-                act(&mut Peer(stream));
-            }
-        });
-        Self { port, thread }
-    }
-
-    fn end(self) {
-        self.thread.join().unwrap();
-    }
-}
-
-struct Peer(TcpStream);
-
-type Act = fn(&mut Peer);
-
-impl Peer {
-    /// Reads up to the end of a head.
-    fn head(&mut self) -> String {
-        let mut octets = Vec::new();
-        while !octets.ends_with(b"\r\n\r\n") {
-            let mut octet = [0];
-            assert_eq!(self.0.read(&mut octet).unwrap(), 1, "an end after {:?}", String::from_utf8_lossy(&octets));
-            octets.push(octet[0]);
-        }
-        String::from_utf8(octets).unwrap()
-    }
-
-    fn exactly(&mut self, len: usize) -> Vec<u8> {
-        let mut octets = vec![0; len];
-        self.0.read_exact(&mut octets).unwrap();
-        octets
-    }
-
-    fn send(&mut self, octets: impl AsRef<[u8]>) {
-        self.0.write_all(octets.as_ref()).unwrap();
-    }
-
-    /// Waits for the other side's end.
-    fn end(&mut self) {
-        let mut octets = Vec::new();
-        // A reset is an end, too.
-        let _ = self.0.read_to_end(&mut octets);
-        assert_eq!(String::from_utf8_lossy(&octets), "");
-    }
-}
-
-fn target(origin: &Origin) -> String {
-    format!("/forward/{}", origin.port)
-}
+use support::{Client, Server};
 
 #[test]
 fn a_request_and_its_answer_on_one_connection_after_another() {
@@ -89,7 +24,7 @@ fn a_request_and_its_answer_on_one_connection_after_another() {
     }]);
     let mut client = server.client();
     for _ in 0..3 {
-        let answer = client.get(&target(&origin));
+        let answer = client.get(&origin.target());
         assert_eq!((answer.status, answer.text(), answer.field("x-a")), (200, "hello", Some("b")));
     }
     origin.end();
@@ -106,7 +41,7 @@ fn chunked_both_ways_with_trailers() {
         peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX-T: v\r\n\r\n");
     }]);
     let mut client = server.client();
-    let head = format!("POST {} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", target(&origin));
+    let head = format!("POST {} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", origin.target());
     // The head alone, so that the body is not whole when it is sent on.
     client.send(head);
     std::thread::sleep(std::time::Duration::from_millis(20));
@@ -148,7 +83,7 @@ fn faults_of_upstreams_have_their_statuses() {
     for (act, status) in cases {
         let origin = Origin::new(vec![act]);
         let mut client = server.client();
-        assert_eq!(client.get(&target(&origin)).status, status);
+        assert_eq!(client.get(&origin.target()).status, status);
         origin.end();
     }
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -172,8 +107,8 @@ fn a_stale_connection_is_replaced() {
         },
     ]);
     let mut client = server.client();
-    assert_eq!(client.get(&target(&origin)).text(), "1");
-    assert_eq!(client.get(&target(&origin)).text(), "2");
+    assert_eq!(client.get(&origin.target()).text(), "1");
+    assert_eq!(client.get(&origin.target()).text(), "2");
     origin.end();
 }
 
@@ -186,7 +121,7 @@ fn a_client_that_goes_takes_its_call_with_it() {
         peer.end();
     }]);
     let mut client = server.client();
-    client.ask(&target(&origin));
+    client.ask(&origin.target());
     client.head();
     client.reset();
     origin.end();
@@ -206,7 +141,7 @@ fn interim_answers_and_a_switch() {
         peer.end();
     }]);
     let mut client = server.client();
-    client.send(format!("GET {} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n", target(&origin)));
+    client.send(format!("GET {} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n", origin.target()));
     let hints = client.head();
     assert_eq!((hints.status, hints.field("link")), (103, Some("</a>")));
     assert_eq!(client.head().status, 101);

@@ -14,6 +14,8 @@ pub type Blocks<'a> = &'a mut dyn FnMut() -> BlockMut;
 #[derive(Debug, Default)]
 pub struct Body {
     chunks: Vec<Chunk>,
+    /// Chunks at the front that were taken: their places are empty.
+    taken: usize,
     octets: u64,
     tail: Option<Tail>,
 }
@@ -32,7 +34,7 @@ impl Tail {
 }
 
 impl Body {
-    /// How many octets it has.
+    /// How many octets it has, less those that were taken.
     #[must_use]
     pub const fn octets(&self) -> u64 {
         self.octets
@@ -41,26 +43,37 @@ impl Body {
     /// The content, in order.
     #[must_use]
     pub fn chunks(&self) -> &[Chunk] {
-        &self.chunks
+        &self.chunks[self.taken..]
     }
 
     /// Hands the content over, in order; the list's memory stays.
     pub fn drain(&mut self) -> impl ExactSizeIterator<Item = Chunk> {
         self.octets = 0;
-        self.chunks.drain(..)
+        let taken = std::mem::take(&mut self.taken);
+        self.chunks.drain(..).skip(taken)
+    }
+
+    /// Hands the next chunk over, so that its block goes home when that is let go of. O(1).
+    pub fn take_next(&mut self) -> Option<Chunk> {
+        let chunk = std::mem::take(self.chunks.get_mut(self.taken)?);
+        self.taken += 1;
+        self.octets -= chunk.len() as u64;
+        Some(chunk)
     }
 
     /// Lets go of the content; the list's memory stays.
     pub fn clear(&mut self) {
         self.chunks.clear();
-        (self.octets, self.tail) = (0, None);
+        (self.taken, self.octets, self.tail) = (0, 0, None);
     }
 
     pub(crate) fn give_back(&mut self, octets_max: usize) {
         self.chunks.shrink_to(octets_max / size_of::<Chunk>());
     }
 
-    pub(crate) fn push(&mut self, part: Chunk, blocks: Blocks<'_>) {
+    /// Puts content at the end. What is small may be copied together with its neighbours: [`close`](Self::close) makes it part of the
+    /// chunks.
+    pub fn push(&mut self, part: Chunk, blocks: Blocks<'_>) {
         self.octets += part.len() as u64;
         let held = self.chunks.len() as u64 + u64::from(self.tail.is_some());
         if held < PARTS_FREE + self.octets / PART_OCTETS {
@@ -88,8 +101,8 @@ impl Body {
         }
     }
 
-    /// What was copied last joins the rest.
-    pub(crate) fn close(&mut self) {
+    /// What was copied last joins the chunks.
+    pub fn close(&mut self) {
         if let Some(tail) = self.tail.take() {
             self.chunks.push(tail.close());
         }

@@ -114,6 +114,11 @@ impl<M: Message> Decoder<M> {
     /// Gives memory beyond about `octets_max` back, as far as it is not in use, and what inflating needs. For a decoder at rest.
     pub fn give_back(&mut self, octets_max: usize) {
         self.messages.give_back();
+        self.trim(octets_max);
+    }
+
+    /// As [`give_back`](Self::give_back), but for what inflating needs, some 40 KiB: for a decoder that will soon be used again.
+    pub fn trim(&mut self, octets_max: usize) {
         self.walk.give_back(octets_max / 4);
         self.message.give_back(octets_max / 4);
     }

@@ -21,9 +21,25 @@ pub trait Home: Send + Sync {
 }
 
 struct Storage {
-    octets: Vec<u8>,
+    octets: Octets,
     holders: AtomicU32,
     home: Option<Weak<dyn Home>>,
+}
+
+/// Memory of our own, which may be written to, or what somebody else holds.
+enum Octets {
+    Own(Vec<u8>),
+    Foreign(Box<dyn AsRef<[u8]> + Send + Sync>),
+}
+
+impl Octets {
+    #[inline]
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Own(octets) => octets,
+            Self::Foreign(owner) => (**owner).as_ref(),
+        }
+    }
 }
 
 /// A block at rest, in a pool. Dropping it frees its memory.
@@ -36,13 +52,14 @@ impl Block {
     /// ones of its life.
     #[must_use]
     pub fn new(len: usize, home: Weak<dyn Home>) -> Self {
-        Self { storage: Arc::new(Storage { octets: vec![0; len], holders: AtomicU32::new(0), home: Some(home) }) }
+        let octets = Octets::Own(vec![0; len]);
+        Self { storage: Arc::new(Storage { octets, holders: AtomicU32::new(0), home: Some(home) }) }
     }
 
     /// How many octets it has.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.storage.octets.len()
+        self.storage.octets.as_slice().len()
     }
 
     /// Lends the block out. `Err` with the block while another thread has not yet left the drop of a former holder: a
@@ -73,7 +90,7 @@ impl Held {
     }
 
     fn octets(&self) -> &[u8] {
-        &self.storage().octets
+        self.storage().octets.as_slice()
     }
 }
 
@@ -129,7 +146,10 @@ impl BlockMut {
     /// While a chunk of it is out: ask [`BlockMut::is_unique`] first.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         let storage = self.held.storage.as_mut().and_then(Arc::get_mut);
-        &mut storage.expect("a block is written to while nobody else holds it").octets
+        match &mut storage.expect("a block is written to while nobody else holds it").octets {
+            Octets::Own(octets) => octets,
+            Octets::Foreign(_) => unreachable!("a block's memory is its own"),
+        }
     }
 
     /// A chunk of these octets, without copying; the block stays where it is, and is not written to before the chunk is
@@ -180,6 +200,18 @@ impl Chunk {
     #[must_use]
     pub const fn from_static(octets: &'static [u8]) -> Self {
         Self { source: Source::Static(octets), from: 0, to: octets.len() }
+    }
+
+    /// What `owner` holds, without copying: two allocations for the count. It is dropped with the last holder, on whatever thread
+    /// that is. What it lends must stay as long as it was and not change.
+    ///
+    /// A kind of shared octets of another crate comes into an answer this way; for a few of them a copy costs less.
+    #[must_use]
+    pub fn from_owner(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
+        let to = owner.as_ref().len();
+        let octets = Octets::Foreign(Box::new(owner));
+        let storage = Arc::new(Storage { octets, holders: AtomicU32::new(1), home: None });
+        Self { source: Source::Held(Held { storage: Some(storage) }), from: 0, to }
     }
 
     /// The octets.
@@ -241,6 +273,7 @@ impl From<Vec<u8>> for Chunk {
     /// Takes the vector over: one allocation for the count, no copy. Its memory is freed with the last holder.
     fn from(octets: Vec<u8>) -> Self {
         let to = octets.len();
+        let octets = Octets::Own(octets);
         let storage = Arc::new(Storage { octets, holders: AtomicU32::new(1), home: None });
         Self { source: Source::Held(Held { storage: Some(storage) }), from: 0, to }
     }

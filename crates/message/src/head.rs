@@ -102,6 +102,13 @@ impl Head {
         Target::of(self.text(self.target), self.parts)
     }
 
+    /// As [`Target::as_str`], without looking whether the octets are text.
+    #[inline]
+    #[must_use]
+    pub fn target_octets(&self) -> &[u8] {
+        self.octets_at(self.target)
+    }
+
     /// As [`Target::path`], without looking whether the octets are text.
     #[inline]
     #[must_use]

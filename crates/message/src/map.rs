@@ -213,6 +213,12 @@ impl FieldMap {
         self.held = other.held;
     }
 
+    /// What all values are parts of, and names that are not registered: whoever keeps a copy of this has copied them all at once.
+    #[must_use]
+    pub fn arena(&self) -> &[u8] {
+        &self.arena
+    }
+
     /// Octets of the arena in use, overwritten values included.
     #[must_use]
     pub fn octets(&self) -> usize {

@@ -34,6 +34,11 @@ impl KnownName {
     /// How many names are registered here; [`KnownName::index`] is below it.
     pub const COUNT: usize = COUNT;
 
+    /// All of them, by their number.
+    pub fn all() -> impl ExactSizeIterator<Item = Self> {
+        (0..COUNT as u8).map(Self)
+    }
+
     /// The name of these octets, whatever their case; `None` when it is not registered. O(1) for the look-up, O(n) for
     /// the one comparison.
     #[must_use]
@@ -242,6 +247,8 @@ mod tests {
                 }
             }
         }
+        assert!(KnownName::all().enumerate().all(|(index, known)| known.index() == index));
+        assert_eq!(KnownName::all().len(), COUNT);
         assert_eq!(KnownName::parse(b""), None);
         assert_eq!(KnownName::parse(b"X-Unheard-Of"), None);
         assert_eq!(KnownName::at_start(b"Host", 9), None);

@@ -140,3 +140,34 @@ fn from_many_threads_each_block_comes_back_once_and_unread() {
         }
     }
 }
+
+/// Octets that are dropped in view.
+struct Owner(Vec<u8>, Arc<AtomicUsize>);
+
+impl AsRef<[u8]> for Owner {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn what_another_owner_holds_is_shared_without_copying_and_let_go_once() {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let octets: Vec<u8> = (0..100).collect();
+    let place = octets.as_ptr();
+    let mut chunk = Chunk::from_owner(Owner(octets, Arc::clone(&dropped)));
+    assert_eq!((chunk.len(), chunk.as_slice().as_ptr()), (100, place));
+    let first = chunk.split_to(10);
+    assert_eq!((first.as_slice(), chunk.as_slice()[0]), (&(0..10).collect::<Vec<u8>>()[..], 10));
+    drop(chunk);
+    assert_eq!(dropped.load(Ordering::SeqCst), 0);
+    thread::spawn(move || assert_eq!(first.slice(3..4).as_slice(), [3])).join().unwrap();
+    assert_eq!(dropped.load(Ordering::SeqCst), 1);
+    assert!(Chunk::from_owner(Owner(Vec::new(), dropped)).is_empty());
+}

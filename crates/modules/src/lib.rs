@@ -9,6 +9,7 @@
 //! - [`subroute`], [`invoke`]: routes within a route
 //! - [`file_server`]: files and listings of folders
 //! - [`reverse_proxy`]: requests passed on to other servers
+//! - [`httpgrpc`]: requests that come in messages of gRPC
 //! - `fresh`, `together`: what a worker remembers of the file system, and one look for all who ask at once
 //! - `glob`, `pattern`, `regexp`, `rendered`, `duration`: patterns and strings that they share
 //!
@@ -21,6 +22,7 @@ pub mod file_server;
 mod fresh;
 mod glob;
 pub mod headers;
+pub mod httpgrpc;
 pub mod invoke;
 pub mod map;
 pub mod matchers;
@@ -46,6 +48,7 @@ pub fn register(registry: &mut Registry) {
     registry.handler("error", error::make);
     registry.handler("file_server", file_server::make);
     registry.handler("headers", headers::make);
+    registry.handler("httpgrpc", httpgrpc::make);
     registry.handler("invoke", invoke::make);
     registry.handler("map", map::make);
     registry.handler("request_body", request_body::make);

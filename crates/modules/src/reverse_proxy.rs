@@ -7,7 +7,7 @@
 //! - `policy`, `cookie`: which of them gets a request
 //! - `request`, `forwarded`: from the exchange's request to the call's
 //! - `exchange`: the call under way
-//! - `carriage`: in which form requests and answers travel
+//! - `carriage`, `httpgrpc`: in which form requests and answers travel
 //! - `answer`, `switch`: from the call's answer to the exchange's, and tunnels
 //! - `handle_response`, `copy`: routes for some answers, and what they may do with one
 //! - `placeholders`: what templates may ask
@@ -23,6 +23,7 @@ pub mod copy;
 mod exchange;
 mod forwarded;
 mod handle_response;
+mod httpgrpc;
 mod placeholders;
 mod policy;
 mod request;
@@ -60,6 +61,7 @@ use policy::{Policy, Turn};
 struct Written {
     #[serde(default)]
     upstreams: Vec<WrittenBackend>,
+    dynamic_upstreams: Option<IgnoredAny>,
     transport: Option<IgnoredAny>,
     load_balancing: Option<IgnoredAny>,
     headers: Option<IgnoredAny>,
@@ -76,7 +78,6 @@ struct Written {
 /// Options that this version has not.
 const UNBUILT: &[&str] = &[
     "circuit_breaker",
-    "dynamic_upstreams",
     "health_checks",
     "proxy_status_name",
     "request_buffers",
@@ -120,9 +121,17 @@ struct ReverseProxy {
 /// When an option is unknown, wrong, or not built into this version.
 pub fn make(value: &Value, build: &mut Build<'_>) -> Result<Box<dyn Handler>, BuildError> {
     unbuilt::refuse(value, UNBUILT, build)?;
-    let written: Written = build.parse(value)?;
+    let mut written: Written = build.parse(value)?;
     let present = |is: bool, key: &str| is.then(|| &value[key]);
     let transport = transport::build(present(written.transport.is_some(), "transport"), build)?;
+    if written.dynamic_upstreams.is_some() {
+        match transport.carriage {
+            Carriage::Http => unbuilt::refuse(value, &["dynamic_upstreams"], build)?,
+            Carriage::HttpGrpc(_) => {
+                written.upstreams.extend(httpgrpc::named(&value["dynamic_upstreams"], build)?);
+            }
+        }
+    }
     if written.upstreams.is_empty() {
         return build.at("upstreams", |build| Err(build.refuse("none", "one upstream at least")));
     }
@@ -173,8 +182,9 @@ impl Handler for ReverseProxy {
             return Step::Fail(nobody());
         };
         let backend = &self.plan.backends[number];
-        let begun =
-            backend.place(cx, &self.plan.transport).and_then(|place| exchange::begin(cx, local, backend, place));
+        let begun = backend
+            .place(cx, self.plan.carriage, &self.plan.transport)
+            .and_then(|place| exchange::begin(cx, local, backend, place));
         match begun {
             Ok(step) => step,
             Err(fault) => Step::Fail(fault),

@@ -141,12 +141,15 @@ fn invoke() {
 fn the_registry_names_all_modules() {
     let want = [
         "http.handlers.authentication",
+        "http.handlers.copy_response",
+        "http.handlers.copy_response_headers",
         "http.handlers.error",
         "http.handlers.file_server",
         "http.handlers.headers",
         "http.handlers.invoke",
         "http.handlers.map",
         "http.handlers.request_body",
+        "http.handlers.reverse_proxy",
         "http.handlers.rewrite",
         "http.handlers.static_response",
         "http.handlers.subroute",

@@ -195,6 +195,8 @@ struct Mail {
     left: Option<u64>,
     /// Octets of content that were announced and that the reader has not got yet.
     announced: Option<u64>,
+    /// It began as content of unknown length.
+    is_unsized: bool,
     end: MailEnd,
     wanted: bool,
     reader: Option<Waker>,
@@ -234,7 +236,8 @@ impl Mailbox {
                 mail.frames.clear();
             }
             (mail.octets, mail.taken, mail.left, mail.announced) = (0, 0, None, None);
-            (mail.end, mail.wanted, mail.reader, mail.driver) = (MailEnd::Open, false, None, None);
+            (mail.end, mail.is_unsized) = (MailEnd::Open, false);
+            (mail.wanted, mail.reader, mail.driver) = (false, None, None);
         } else {
             self.fail(BodyFault::PeerGone);
             self.0 = Rc::default();
@@ -244,6 +247,11 @@ impl Mailbox {
     /// So many octets of content will come, unless it fails.
     pub fn announce(&self, octets: u64) {
         self.0.borrow_mut().announced = Some(octets);
+    }
+
+    /// Content will come, or its end alone, and its length is known then.
+    pub fn announce_unsized(&self) {
+        self.0.borrow_mut().is_unsized = true;
     }
 
     /// Puts a frame in, for the reader. The driver asks [`has_room`](Self::has_room) before it reads more, so the bound
@@ -354,12 +362,29 @@ enum Source {
     Answer(Call),
     /// What a handler put in its place, or what was read already.
     Held(VecDeque<Frame>),
+    /// What a handler makes of what came, and how many octets of it may be read, where there is a limit.
+    Made(Box<dyn BodyStream>, Option<u64>),
 }
 
 impl IncomingBody {
+    /// Whether it is complete and all of it was taken: nothing is to be waited for. A request without content has such a body.
+    pub fn is_over(&self) -> bool {
+        match &self.0 {
+            Source::Peer(mail) => mail.borrow().is_over(),
+            Source::Answer(call) => call.made_is_over(),
+            Source::Held(frames) => frames.is_empty(),
+            Source::Made(stream, _) => stream.is_empty(),
+        }
+    }
+
     /// A body that is there as a whole.
     pub(crate) fn held(frames: VecDeque<Frame>) -> Self {
         Self(Source::Held(frames))
+    }
+
+    /// A body that a handler makes.
+    pub(crate) fn of_stream(stream: Box<dyn BodyStream>, octets_max: Option<u64>) -> Self {
+        Self(Source::Made(stream, octets_max))
     }
 
     /// The body of a call's answer.
@@ -372,24 +397,61 @@ impl BodyStream for IncomingBody {
     fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
         match &mut self.0 {
             Source::Peer(mail) => poll_mail(mail, task),
-            Source::Answer(call) => poll_mail(&call.mailbox().0, task),
+            Source::Answer(call) => call.poll_made(task),
             Source::Held(frames) => Poll::Ready(frames.pop_front().map(Ok)),
+            Source::Made(stream, left) => {
+                let polled = stream.poll_frame(task);
+                if let (Poll::Ready(Some(Ok(Frame::Chunk(chunk)))), Some(left)) = (&polled, left) {
+                    let Some(rest) = left.checked_sub(chunk.len() as u64) else {
+                        return Poll::Ready(Some(Err(BodyFault::TooLarge)));
+                    };
+                    *left = rest;
+                }
+                polled
+            }
         }
     }
 
     fn len(&self) -> Option<u64> {
         match &self.0 {
             Source::Peer(mail) => mail.borrow().len(),
-            Source::Answer(call) => call.mailbox().0.borrow().len(),
+            Source::Answer(call) => call.made_len(),
             Source::Held(frames) => octets(frames),
+            Source::Made(stream, _) => stream.len(),
         }
     }
 }
 
 impl Mail {
+    fn is_over(&self) -> bool {
+        self.end == MailEnd::Complete && self.frames.is_empty()
+    }
+
     /// Octets of content that the reader will get, as far as that is known.
     fn len(&self) -> Option<u64> {
-        if self.end == MailEnd::Complete { octets(&self.frames) } else { self.announced }
+        if self.end != MailEnd::Complete {
+            return self.announced;
+        }
+        // Content that turns out to be none is not no content, and whoever passes it on has to say its end by itself, whenever it came: gRPC
+        // begins calls without messages so, and grpc-go waits for ever for an end that it was told with the head.
+        octets(&self.frames).filter(|octets| *octets > 0 || !self.is_unsized)
+    }
+}
+
+impl Mailbox {
+    /// The next frame, for whoever reads.
+    pub(crate) fn poll_frame(&self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+        poll_mail(&self.0, task)
+    }
+
+    /// Octets of content that the reader will get, as far as that is known.
+    pub(crate) fn len(&self) -> Option<u64> {
+        self.0.borrow().len()
+    }
+
+    /// As [`IncomingBody::is_over`].
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.borrow().is_over()
     }
 }
 
@@ -461,6 +523,30 @@ impl fmt::Debug for IncomingBody {
 mod tests {
     use super::*;
 
+    // gRPC over HTTP/2, "Requests": a call without messages ends by an empty frame, which a proxy has to send as well.
+    #[test]
+    fn content_that_is_none_is_not_no_content() {
+        let body = |prepare: fn(&Mailbox)| {
+            let mailbox = Mailbox::default();
+            prepare(&mailbox);
+            mailbox.complete();
+            mailbox.reader().len()
+        };
+        assert_eq!(body(|_| {}), Some(0), "none was to come");
+        assert_eq!(body(|mailbox| mailbox.announce(0)), Some(0), "its length was told to be 0");
+        assert_eq!(body(Mailbox::announce_unsized), None, "its end came by itself");
+        let some = |mailbox: &Mailbox| {
+            mailbox.announce_unsized();
+            mailbox.push(Frame::Chunk(Chunk::from(vec![0; 10])));
+        };
+        assert_eq!(body(some), Some(10), "known when it is there");
+        let mut mailbox = Mailbox::default();
+        mailbox.announce_unsized();
+        mailbox.renew();
+        mailbox.complete();
+        assert_eq!(mailbox.reader().len(), Some(0), "the next exchange's has nothing of it");
+    }
+
     // The driver gives an exchange up while its output still waits: what came for it must not wait too.
     #[test]
     fn what_nobody_can_read_is_dropped() {
@@ -470,8 +556,11 @@ mod tests {
         mailbox.push(chunk());
         mailbox.discard_unread();
         assert!(!mailbox.is_empty(), "it may still be read");
+        mailbox.complete();
+        assert!(!reader.is_over(), "it was not taken");
         drop(reader);
         mailbox.discard_unread();
+        assert!(mailbox.reader().is_over());
         assert!(mailbox.is_empty() && mailbox.has_room(Waker::noop()));
     }
 }

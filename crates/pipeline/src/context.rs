@@ -16,19 +16,20 @@ mod variables;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as Task, Poll};
 use std::time::Instant;
 
 use causeway_message::{Chunk, FieldMap, FieldValue, Head, ResponseHead, StatusCode, Version, names, path};
 
-use crate::body::{Frame, IncomingBody, Mailbox};
+use crate::body::{BodyStream, Frame, IncomingBody, Mailbox};
 use crate::handler::{Fault, Step, Stop};
-use crate::route::{Flow, Generation, ServerId};
+use crate::route::{Carrier, Flow, Generation, ServerId};
 use crate::template::Template;
 use crate::upstream::{Call, Finish};
 use crate::wait::{Wait, Waits};
-use crate::worker::Worker;
+use crate::worker::{Sleep, Worker};
 pub use tls::{AlternativeName, ClientCertificate, TlsFacts};
 use variables::Variables;
 pub use variables::{ComputedId, VarId};
@@ -93,6 +94,13 @@ impl Scheme {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MatcherId(pub(crate) u32);
 
+/// A body in the place of the peer's.
+enum Held {
+    Frames(VecDeque<Frame>),
+    /// With how many octets of it may be read, where there is a limit.
+    Stream(Box<dyn BodyStream>, Option<u64>),
+}
+
 struct Parts {
     worker: Rc<dyn Worker>,
     /// The generation that a spare belongs to: an empty one, so that no old plan is held.
@@ -124,8 +132,12 @@ struct Parts {
     mailbox: Mailbox,
     body_taken: bool,
     /// A body that a handler put in the place of the peer's, or that was read for a placeholder.
-    held_body: Option<VecDeque<Frame>>,
+    held_body: Option<Held>,
     body_text: Option<Chunk>,
+    /// Method and target of the request that the peer's carried, and who took it out.
+    carried: Head,
+    carrier: Option<Carrier>,
+    deadline: Option<(Instant, Sleep)>,
     /// An upstream's answer that routes decide about.
     held_answer: Option<(Call, Rc<dyn Finish>)>,
     flow: Flow,
@@ -177,6 +189,9 @@ impl Spare {
             body_taken: false,
             held_body: None,
             body_text: None,
+            carried: Head::new(),
+            carrier: None,
+            deadline: None,
             held_answer: None,
             flow: Flow::default(),
             waits: Waits::default(),
@@ -245,8 +260,9 @@ impl Context {
     pub(crate) fn restore_target(&mut self) {
         let parts = &mut *self.0;
         if parts.is_edited {
-            parts.edited.set_method(parts.original.method());
-            parts.edited.set_target(parts.original.target().as_str()).expect("a target that was parsed once is one");
+            let own = if parts.carrier.is_some() { &parts.carried } else { &parts.original };
+            parts.edited.set_method(own.method());
+            parts.edited.set_target(own.target().as_str()).expect("a target that was parsed once is one");
             self.decode_path();
         }
     }
@@ -292,9 +308,12 @@ impl Context {
 
     /// The request body, to the first who asks. Not taken: the engine drains it.
     pub fn take_body(&mut self) -> Option<IncomingBody> {
-        if let Some(frames) = self.0.held_body.take() {
+        if let Some(held) = self.0.held_body.take() {
             self.0.body_taken = true;
-            return Some(IncomingBody::held(frames));
+            return Some(match held {
+                Held::Frames(frames) => IncomingBody::held(frames),
+                Held::Stream(stream, octets_max) => IncomingBody::of_stream(stream, octets_max),
+            });
         }
         (!std::mem::replace(&mut self.0.body_taken, true)).then(|| self.0.mailbox.reader())
     }
@@ -303,7 +322,13 @@ impl Context {
     /// The fields stay as they are.
     pub fn replace_body(&mut self, chunk: Chunk) {
         self.0.body_text = None;
-        self.0.held_body = Some(VecDeque::from([Frame::Chunk(chunk)]));
+        self.0.held_body = Some(Held::Frames(VecDeque::from([Frame::Chunk(chunk)])));
+    }
+
+    /// As [`replace_body`](Self::replace_body), with content that is made while it is read.
+    pub fn replace_body_by(&mut self, stream: Box<dyn BodyStream>) {
+        self.0.body_text = None;
+        self.0.held_body = Some(Held::Stream(stream, None));
     }
 
     /// Lets whoever reads the peer's body have so many octets at most; then it fails with [`BodyFault::TooLarge`]. The
@@ -311,7 +336,10 @@ impl Context {
     ///
     /// [`BodyFault::TooLarge`]: crate::BodyFault::TooLarge
     pub fn limit_body(&mut self, octets_max: u64) {
-        self.0.mailbox.limit(octets_max);
+        match &mut self.0.held_body {
+            Some(Held::Stream(_, left)) => *left = Some(left.map_or(octets_max, |left| left.min(octets_max))),
+            _ => self.0.mailbox.limit(octets_max),
+        }
     }
 
     /// The whole body, where a route or handler that names `{http.request.body}` had it read.
@@ -323,19 +351,66 @@ impl Context {
     pub(crate) fn hold_body(&mut self, text: Vec<u8>, trailers: Option<Box<FieldMap>>) {
         let text = Chunk::from(text);
         let content = (!text.is_empty()).then(|| Frame::Chunk(text.clone()));
-        self.0.held_body = Some(content.into_iter().chain(trailers.map(Frame::Trailers)).collect());
+        self.0.held_body = Some(Held::Frames(content.into_iter().chain(trailers.map(Frame::Trailers)).collect()));
         self.0.body_text = Some(text);
     }
 
     /// Makes the text of a body that a handler put in the peer's place, which is one chunk; false when none is kept.
     pub(crate) fn read_held_body(&mut self) -> bool {
         let parts = &mut *self.0;
-        let Some(frames) = &parts.held_body else { return false };
+        let Some(Held::Frames(frames)) = &parts.held_body else { return false };
         parts.body_text = frames.iter().find_map(|frame| match frame {
             Frame::Chunk(chunk) => Some(chunk.clone()),
             Frame::Trailers(_) => None,
         });
         true
+    }
+
+    /// Puts a request that the peer's own carried in its place, for whatever comes behind the handler that took it out: the
+    /// head in exchange for an empty one, and no content. Host and version stay the connection's; what the plan says of fields
+    /// holds for these too. [`original`](Self::original) is what came.
+    pub fn carry(&mut self, head: &mut Head) {
+        let parts = &mut *self.0;
+        head.set_version(parts.original.version());
+        head.fields_mut().remove(names::HOST);
+        if let Some(host) = parts.original.authority() {
+            head.fields_mut().push_known(names::HOST, host.as_bytes());
+        }
+        let plan = parts.generation.plan();
+        if let Some(server) = plan.server(parts.arrival.server) {
+            server.confusable.drop_from(head.fields_mut());
+        }
+        let peer = parts.arrival.peer.ip();
+        parts.client = plan.trust(parts.arrival.server).map(|trust| trust.client(peer, head.fields()));
+        parts.carried.set_method(head.method());
+        parts.carried.set_target(head.target().as_str()).expect("a target that was parsed once is one");
+        parts.carrier = Some(parts.flow.carrier());
+        std::mem::swap(&mut parts.edited, head);
+        head.clear();
+        parts.is_edited = true;
+        parts.body_text = None;
+        parts.held_body = Some(Held::Frames(VecDeque::new()));
+        self.decode_path();
+    }
+
+    /// Method and target of the request that the peer's own carried, while its answer is looked for.
+    pub fn carried(&self) -> Option<&Head> {
+        self.0.carrier.map(|_| &self.0.carried)
+    }
+
+    /// Whether the handler that asks took the carried request out, and has to carry the answer.
+    pub fn is_carrier(&self) -> bool {
+        self.0.carrier == Some(self.0.flow.carrier())
+    }
+
+    /// The carried request has its answer: what is said from here on is said of the peer's own.
+    pub fn end_carry(&mut self) {
+        self.0.carrier = None;
+    }
+
+    /// For a handler's `failed`: has the answer that the fault comes to, of the error routes or a plain one, pass by its `leave`.
+    pub fn await_answer(&mut self) {
+        self.0.flow.await_answer();
     }
 
     /// Who asks, behind the proxies that the server trusts.
@@ -378,6 +453,10 @@ impl Context {
     /// engine sends by itself, nor 101, which is [`crate::Response::switch`].
     pub fn inform(&mut self, status: StatusCode, fields: FieldMap) {
         assert!(status.is_informational() && !matches!(status.as_u16(), 100 | 101));
+        // What carries an answer has no place for one before it.
+        if self.0.carrier.is_some() {
+            return;
+        }
         self.0.informs.push((status, fields));
     }
 
@@ -552,6 +631,24 @@ impl Context {
         self.0.waits.store(future, then)
     }
 
+    /// Whatever is waited for at that moment is given up, with [`Fault::deadline`]. The earliest of several holds.
+    pub fn set_deadline(&mut self, at: Instant) {
+        let parts = &mut *self.0;
+        if parts.deadline.as_ref().is_none_or(|(before, _)| at < *before) {
+            parts.deadline = Some((at, Sleep::until(Rc::clone(&parts.worker), at)));
+        }
+    }
+
+    /// When the exchange is given up, where somebody said so.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.0.deadline.as_ref().map(|(at, _)| *at)
+    }
+
+    /// Takes the deadline back; whoever does looks after it itself.
+    pub fn take_deadline(&mut self) -> Option<Instant> {
+        self.0.deadline.take().map(|(at, _)| at)
+    }
+
     // ---- for the engine ----
 
     /// Where the request body goes.
@@ -603,6 +700,10 @@ impl Context {
         parts.body_taken = false;
         parts.held_body = None;
         parts.body_text = None;
+        parts.carried.clear();
+        parts.carried.give_back(KEPT_OCTETS_MAX);
+        parts.carrier = None;
+        parts.deadline = None;
         parts.held_answer = None;
         parts.flow.clear();
         parts.unrecorded = false;
@@ -624,16 +725,27 @@ impl Context {
         self.0.found.clear();
     }
 
-    pub(crate) fn waits_mut(&mut self) -> &mut Waits {
-        &mut self.0.waits
+    /// Drives the wait under way, and returns the step behind it once it is done, or given up for the deadline.
+    pub(crate) fn poll_step(&mut self, task: &mut Task<'_>) -> Poll<Step> {
+        let mut wait = self.0.waits.take();
+        let mut polled = wait.poll(self, task);
+        if polled.is_pending() && self.deadline_passed(task) {
+            polled = Poll::Ready(Step::Fail(Fault::deadline()));
+        }
+        match polled {
+            Poll::Pending => self.0.waits.put_back(wait),
+            Poll::Ready(_) => self.0.waits.done(wait),
+        }
+        polled
     }
 
-    /// Drives the wait under way, and returns the step behind it once it is done.
-    pub(crate) fn poll_step(&mut self, task: &mut Task<'_>) -> Poll<Step> {
-        match self.0.waits.poll(task) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(ready) => Poll::Ready(ready.resume(self)),
+    fn deadline_passed(&mut self, task: &mut Task<'_>) -> bool {
+        let Some((_, sleep)) = &mut self.0.deadline else { return false };
+        let passed = Pin::new(sleep).poll(task).is_ready();
+        if passed {
+            self.0.deadline = None;
         }
+        passed
     }
 
     #[inline]

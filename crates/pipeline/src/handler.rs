@@ -156,6 +156,8 @@ pub enum Reason {
     Io(std::io::ErrorKind),
     /// The request's body could not be read.
     Body(BodyFault),
+    /// The time that the exchange was given is over.
+    Deadline,
     /// A handler panicked.
     Panic,
     /// The blocking pool's queue is full.
@@ -171,6 +173,7 @@ impl fmt::Display for Reason {
             Self::Text(text) => f.write_str(text),
             Self::Io(kind) => kind.fmt(f),
             Self::Body(fault) => write!(f, "reading the request body: {fault}"),
+            Self::Deadline => f.write_str("the time for the answer is over"),
             Self::Panic => f.write_str("a handler panicked"),
             Self::Busy => f.write_str("the queue of blocking work is full"),
             Self::TooDeep => f.write_str("too many handlers or nested routes"),
@@ -207,6 +210,11 @@ impl Fault {
     /// The pool that may block is full: 503.
     pub fn busy() -> Self {
         Self { status: StatusCode::SERVICE_UNAVAILABLE, reason: Reason::Busy }
+    }
+
+    /// The time that the exchange was given ([`Context::set_deadline`]) is over: 504.
+    pub fn deadline() -> Self {
+        Self { status: StatusCode::GATEWAY_TIMEOUT, reason: Reason::Deadline }
     }
 
     /// A request body that ended before its end.

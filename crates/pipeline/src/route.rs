@@ -56,6 +56,10 @@ impl ServerId {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct HandlerId(u32);
 
+/// The handler that took the exchange's request out of the peer's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Carrier(HandlerId);
+
 /// Placeholders of a plan whose names begin alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FamilyId(pub(crate) u32);
@@ -250,6 +254,9 @@ pub(crate) struct Flow {
     /// Which call a pending wait was made in, and whose.
     direction: Direction,
     current: HandlerId,
+    /// Of `entered`, who has its turn on the way back, and who wants to see what a fault comes to.
+    left: u16,
+    awaits: Option<u16>,
 }
 
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
@@ -286,8 +293,21 @@ impl Flow {
             self.groups = Vec::new();
         }
         self.errors = None;
+        self.awaits = None;
         self.recovers = false;
         self.direction = Direction::In;
+    }
+
+    /// The handler that has its turn.
+    pub(crate) fn carrier(&self) -> Carrier {
+        Carrier(self.current)
+    }
+
+    /// The handler that has its turn on the way back sees the answer that the fault comes to.
+    pub(crate) fn await_answer(&mut self) {
+        if self.direction == Direction::Out {
+            self.awaits = Some(self.left);
+        }
     }
 
     fn place(&mut self) -> &mut Place {
@@ -425,7 +445,7 @@ fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {
                 }
                 None => match recover(cx, fault) {
                     Ok(()) => Step::Next,
-                    Err(response) => return Verdict::Respond(response),
+                    Err(response) => Step::Respond(response),
                 },
             },
             Step::Abort => return Verdict::Abort,
@@ -539,7 +559,7 @@ fn settle(cx: &mut Context, step: &Step) {
 fn back<'p>(cx: &mut Context, plan: &'p Plan) -> Option<&'p Link> {
     let flow = cx.flow_mut();
     let at = flow.back.pop()?;
-    (flow.direction, flow.current) = (Direction::Out, flow.entered[usize::from(at)]);
+    (flow.direction, flow.current, flow.left) = (Direction::Out, flow.entered[usize::from(at)], at);
     Some(plan.link(flow.current))
 }
 
@@ -552,6 +572,7 @@ fn recover(cx: &mut Context, fault: Fault) -> Result<(), Response> {
     let flow = cx.flow_mut();
     flow.calls.clear();
     flow.direction = Direction::In;
+    flow.back.extend(flow.awaits.take());
     match flow.errors.take() {
         Some(list) => {
             flow.recovers = true;

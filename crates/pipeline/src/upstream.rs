@@ -22,7 +22,7 @@ use std::task::{Context as Task, Poll, Waker};
 
 use causeway_message::{FieldMap, Head, ResponseHead, StatusCode, Version};
 
-use crate::body::{Body, BodyFault, IncomingBody, Mailbox};
+use crate::body::{Body, BodyFault, Frame, IncomingBody, Mailbox};
 use crate::context::Context;
 use crate::handler::Step;
 pub use transport::{Roots, TlsClient, Transport, Versions};
@@ -40,6 +40,9 @@ pub trait Upstream {
 
     /// A record for a call.
     fn calls(&self) -> &Rc<Calls>;
+
+    /// What a call failed by, for whoever chooses between addresses.
+    fn heed(&self, _fault: &CallFault) {}
 }
 
 /// Somebody who keeps count of calls, as for a limit.
@@ -54,6 +57,15 @@ pub trait Tally {
 pub trait Finish {
     /// Answers with it; with another status, if one is given.
     fn finish(self: Rc<Self>, cx: &mut Context, call: Call, status: Option<StatusCode>) -> Step;
+}
+
+/// Somebody who makes other content of what an answer's body brings ([`Call::make_body`]).
+pub trait Maker {
+    /// The next frame, made of what [`Call::poll_content`] brings.
+    fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>>;
+
+    /// Octets still to come, when known.
+    fn len(&self) -> Option<u64>;
 }
 
 /// Why a call has no answer.
@@ -132,6 +144,7 @@ struct Record {
     remote: Cell<Option<SocketAddr>>,
     version: Cell<Version>,
     tally: RefCell<Option<Rc<dyn Tally>>>,
+    maker: RefCell<Option<Box<dyn Maker>>>,
     reader: RefCell<Option<Waker>>,
     driver: RefCell<Option<Waker>>,
     /// The answer's body has its reader.
@@ -153,6 +166,7 @@ impl Record {
             remote: Cell::default(),
             version: Cell::new(Version::Http11),
             tally: RefCell::default(),
+            maker: RefCell::default(),
             reader: RefCell::default(),
             driver: RefCell::default(),
             taken: Cell::default(),
@@ -244,6 +258,11 @@ impl Calls {
         self.unused.set(left);
     }
 
+    /// Records that a call holds. Each knows its home, and nobody else but the home itself.
+    pub fn lent(&self) -> usize {
+        self.this.weak_count() - 1 - self.resting()
+    }
+
     /// Records at rest.
     pub fn resting(&self) -> usize {
         self.kept.borrow().len()
@@ -329,18 +348,52 @@ impl Call {
         IncomingBody::of_answer(self)
     }
 
-    pub(crate) fn mailbox(&self) -> Ref<'_, Mailbox> {
-        self.0.mailbox.borrow()
+    /// What the answer's body brings next, to look at before somebody else reads it.
+    pub fn poll_content(&self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+        self.0.taken.set(true);
+        self.0.mailbox.borrow().poll_frame(task)
+    }
+
+    /// Has the answer's body be what `maker` makes of it, for whoever reads it from now on.
+    pub fn make_body(&self, maker: Box<dyn Maker>) {
+        *self.0.maker.borrow_mut() = Some(maker);
+    }
+
+    pub(crate) fn poll_made(&self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+        match &mut *self.0.maker.borrow_mut() {
+            Some(maker) => maker.poll_frame(self, task),
+            None => self.0.mailbox.borrow().poll_frame(task),
+        }
+    }
+
+    pub(crate) fn made_is_over(&self) -> bool {
+        match &*self.0.maker.borrow() {
+            Some(maker) => maker.len() == Some(0),
+            None => self.0.mailbox.borrow().is_over(),
+        }
+    }
+
+    pub(crate) fn made_len(&self) -> Option<u64> {
+        match &*self.0.maker.borrow() {
+            Some(maker) => maker.len(),
+            None => self.0.mailbox.borrow().len(),
+        }
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
         self.0.given_up.set(true);
+        // What is made of the answer nobody reads any more.
+        let maker = self.0.maker.borrow_mut().take();
+        drop(maker);
         let tally = self.0.tally.borrow_mut().take();
         if let Some(tally) = tally {
             tally.end();
         }
+        // What waits for a connection needs nothing to send any more, and may wait for long.
+        let body = self.0.body.borrow_mut().take();
+        drop(body);
         self.0.wake_driver();
         put_back(&self.0);
     }

@@ -29,23 +29,26 @@ impl fmt::Debug for Wait {
 }
 
 pin_project! {
-    /// A future with what follows it. `pending` is `None` between waits, so that nothing is held while the storage rests.
-    struct WaitOf<F: Future, K> {
+    /// A future with what follows it. Both are `None` between waits, so that nothing is held while the storage rests.
+    struct WaitOf<F, K> {
         #[pin]
         pending: Option<F>,
-        result: Option<F::Output>,
         then: Option<K>,
     }
 }
 
+/// What a storage is filled with.
+struct Fresh<F, K> {
+    pending: Option<F>,
+    then: Option<K>,
+}
+
 trait Waiting {
-    /// Drives the future; ready once its result is stored.
-    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<()>;
-    /// Runs the continuation on the stored result.
-    fn resume(self: Pin<&mut Self>, cx: &mut Context) -> Step;
-    /// Takes over `fresh`, an `Option<Self>`, if it is of this very type.
+    /// Drives the future; once it is done, runs the continuation on its result.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context, task: &mut Task<'_>) -> Poll<Step>;
+    /// Takes over `fresh`, if it is of this very type.
     fn refill(self: Pin<&mut Self>, fresh: &mut dyn Any) -> bool;
-    /// Drops future, result and continuation, keeps the storage.
+    /// Drops future and continuation, keeps the storage.
     fn clear(self: Pin<&mut Self>);
 }
 
@@ -54,33 +57,27 @@ where
     F: Future + 'static,
     K: FnOnce(&mut Context, F::Output) -> Step + 'static,
 {
-    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<()> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context, task: &mut Task<'_>) -> Poll<Step> {
         let mut this = self.project();
-        if let Some(future) = this.pending.as_mut().as_pin_mut() {
-            let Poll::Ready(result) = future.poll(task) else { return Poll::Pending };
-            *this.result = Some(result);
-            this.pending.set(None);
-        }
-        Poll::Ready(())
-    }
-
-    fn resume(self: Pin<&mut Self>, cx: &mut Context) -> Step {
-        let this = self.project();
+        let pending = this.pending.as_mut().as_pin_mut().expect("polled while a wait is under way");
+        let Poll::Ready(result) = pending.poll(task) else { return Poll::Pending };
+        this.pending.set(None);
         let then = this.then.take().expect("a wait is resumed once");
-        let result = this.result.take().expect("a wait is resumed after its future is ready");
-        then(cx, result)
+        Poll::Ready(then(cx, result))
     }
 
-    fn refill(mut self: Pin<&mut Self>, fresh: &mut dyn Any) -> bool {
-        let Some(fresh) = fresh.downcast_mut::<Option<Self>>() else { return false };
-        self.set(fresh.take().expect("a wait is stored once"));
+    fn refill(self: Pin<&mut Self>, fresh: &mut dyn Any) -> bool {
+        let Some(fresh) = fresh.downcast_mut::<Fresh<F, K>>() else { return false };
+        let mut this = self.project();
+        // Field by field: a future may be large, and is moved once.
+        this.pending.set(fresh.pending.take());
+        *this.then = fresh.then.take();
         true
     }
 
     fn clear(self: Pin<&mut Self>) {
         let mut this = self.project();
         this.pending.set(None);
-        *this.result = None;
         *this.then = None;
     }
 }
@@ -101,21 +98,28 @@ impl Waits {
         K: FnOnce(&mut Context, F::Output) -> Step + 'static,
     {
         assert!(self.under_way.is_none(), "an exchange waits for one thing at a time");
-        let mut fresh = Some(WaitOf { pending: Some(future), result: None, then: Some(then) });
+        let mut fresh = Fresh { pending: Some(future), then: Some(then) };
         let found = self.kept.iter_mut().position(|storage| storage.as_mut().refill(&mut fresh));
         self.under_way = Some(match found {
             Some(at) => self.kept.swap_remove(at),
-            None => Box::pin(fresh.expect("no storage took it over")),
+            None => Box::pin(WaitOf { pending: fresh.pending, then: fresh.then }),
         });
         Wait(())
     }
 
-    pub(crate) fn poll(&mut self, task: &mut Task<'_>) -> Poll<Ready> {
-        let waiting = self.under_way.as_mut().expect("polled while a wait is under way");
-        match waiting.as_mut().poll(task) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(()) => Poll::Ready(Ready(self.under_way.take().expect("it was there"))),
-        }
+    /// Takes the wait under way out of the context, so that its continuation may have that.
+    pub(crate) fn take(&mut self) -> UnderWay {
+        UnderWay(self.under_way.take().expect("polled while a wait is under way"))
+    }
+
+    /// Puts it back, to be polled again.
+    pub(crate) fn put_back(&mut self, wait: UnderWay) {
+        self.under_way = Some(wait.0);
+    }
+
+    /// It is done.
+    pub(crate) fn done(&mut self, wait: UnderWay) {
+        self.keep(wait.0);
     }
 
     pub(crate) fn is_under_way(&self) -> bool {
@@ -141,13 +145,11 @@ impl Waits {
     }
 }
 
-/// A wait whose future is done; outside the context, so that its continuation may have the context.
-pub(crate) struct Ready(Storage);
+/// A wait outside the context.
+pub(crate) struct UnderWay(Storage);
 
-impl Ready {
-    pub(crate) fn resume(mut self, cx: &mut Context) -> Step {
-        let step = self.0.as_mut().resume(cx);
-        cx.waits_mut().keep(self.0);
-        step
+impl UnderWay {
+    pub(crate) fn poll(&mut self, cx: &mut Context, task: &mut Task<'_>) -> Poll<Step> {
+        self.0.as_mut().poll(cx, task)
     }
 }

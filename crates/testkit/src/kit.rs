@@ -155,6 +155,20 @@ impl Kit {
         self.spares.push(cx.recycle());
     }
 
+    /// What the engine would be told: an answer whose content was not looked at. The storage is not used again.
+    ///
+    /// # Panics
+    /// When it waits for what will never come.
+    #[track_caller]
+    pub fn verdict(&mut self, request: &Request) -> Verdict {
+        let mut cx = self.prepare(request);
+        let mut verdict = route::run(&mut cx);
+        while let Verdict::Waiting = verdict {
+            verdict = self.poll(&mut cx);
+        }
+        verdict
+    }
+
     fn prepare(&mut self, request: &Request) -> Context {
         let mut spare = self.spares.pop().unwrap_or_else(|| {
             let worker: Rc<dyn Worker> = self.worker.clone();

@@ -33,6 +33,7 @@ struct Placed {
 #[derive(Clone)]
 pub(crate) enum Piece {
     Content(Vec<u8>),
+    Chunk(Chunk),
     Trailers(Box<FieldMap>),
 }
 
@@ -108,6 +109,13 @@ impl Request {
     #[must_use]
     pub fn content(mut self, octets: impl Into<Vec<u8>>) -> Self {
         self.body.push(Piece::Content(octets.into()));
+        self
+    }
+
+    /// Adds a frame of content that lies where the test has it.
+    #[must_use]
+    pub fn chunk(mut self, chunk: Chunk) -> Self {
+        self.body.push(Piece::Chunk(chunk));
         self
     }
 
@@ -202,6 +210,7 @@ impl Request {
     pub(crate) fn frames(&self) -> impl Iterator<Item = Frame> {
         self.body.iter().map(|piece| match piece {
             Piece::Content(octets) => Frame::Chunk(Chunk::from(octets.clone())),
+            Piece::Chunk(chunk) => Frame::Chunk(chunk.clone()),
             Piece::Trailers(fields) => Frame::Trailers(fields.clone()),
         })
     }

@@ -53,7 +53,7 @@ impl From<Value> for Configuration {
 /// core, and writes access records to standard error.
 ///
 /// ```
-/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// use causeway::Server;
 ///
 /// let server = Server::builder().caddyfile(":0\nbind 127.0.0.1\nrespond hello\n").workers(1).start().await?;

@@ -132,8 +132,8 @@ fn a_load_that_fails_changes_nothing() {
         ),
         (
             "text/caddyfile",
-            ":0\nreverse_proxy :9000\n".into(),
-            "adapting config using caddyfile adapter: Caddyfile:2:1: directive 'reverse_proxy' is not built into this \
+            ":0\nphp_fastcgi :9000\n".into(),
+            "adapting config using caddyfile adapter: Caddyfile:2:1: directive 'php_fastcgi' is not built into this \
              version"
                 .into(),
         ),

@@ -11,6 +11,7 @@
 //! - `mistakes`: what the operator is told
 //! - `client_certificates`: what is known of who shows one
 //! - `http2`: curl, nghttp, h2load and Go speak it
+//! - `interop`: gRPC and httpgrpc with Go at the other end
 //! - `matchers`: each of them, in Caddyfiles
 //! - `examples`: every Caddyfile under `examples/`
 //! - `documents`: every Caddyfile and configuration in the documentation
@@ -28,6 +29,7 @@ mod follow;
 mod hash_password;
 mod http2;
 mod https;
+mod interop;
 mod matchers;
 mod mistakes;
 mod process;

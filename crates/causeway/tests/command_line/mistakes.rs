@@ -57,7 +57,7 @@ fn in_a_caddyfile() {
 #[test]
 fn what_is_not_built() {
     for (caddyfile, want) in [
-        (":8080\nreverse_proxy :9000\n", "Caddyfile:2:1: directive 'reverse_proxy' is not built into this version"),
+        (":8080\nphp_fastcgi :9000\n", "Caddyfile:2:1: directive 'php_fastcgi' is not built into this version"),
         (":8080\nencode gzip\n", "Caddyfile:2:1: directive 'encode' is not built into this version"),
         (
             "localhost {\n\ttls internal {\n\t\ton_demand\n\t}\n}\n",
@@ -77,6 +77,18 @@ fn what_is_not_built() {
         (
             ":8080\nbind unix//run/x\nrespond hi\n",
             "Caddyfile:2:6: found 'unix//run/x', expected a TCP address: other networks are not built",
+        ),
+        (
+            ":8080\nreverse_proxy a:80 {\n\ttransport fastcgi\n}\n",
+            "Caddyfile:3:12: found 'fastcgi', expected http; other transports are not built into this version",
+        ),
+        (
+            ":8080\nreverse_proxy a:80 {\n\tflush_interval -1\n\tmax_fails 3\n}\n",
+            "Caddyfile:4:2: found 'an object', expected nothing: `health_checks` is not built into this version",
+        ),
+        (
+            ":8080\nreverse_proxy {\n\tdynamic a {\n\t\tname b\n\t\tport 80\n\t}\n}\n",
+            "Caddyfile:3:2: found 'an object', expected nothing: `dynamic_upstreams` is not built into this version",
         ),
     ] {
         check_caddyfile(caddyfile, want);

@@ -1,6 +1,6 @@
 //! The syntax of every directive that is built.
 //!
-//! - `answer`: directives that answer: respond, error, abort, redir;
+//! - `answer`: directives that answer: respond, error, abort, redir, metrics; `encode`: encode, push;
 //! - `fields`: header, request_header; `response`: the matchers of responses that `header` and others have;
 //! - `file_server`: file_server, try_files;
 //! - `guard`: basic_auth, request_body;
@@ -11,6 +11,7 @@
 //! - `routing`: handle, route, handle_errors, invoke, bind.
 
 mod answer;
+mod encode;
 mod fields;
 mod file_server;
 mod guard;
@@ -21,7 +22,7 @@ mod target;
 mod tls;
 mod variables;
 
-pub(crate) use fields::Operations as FieldOperations;
+pub(crate) use fields::{Operations as FieldOperations, apply};
 pub(crate) use httpgrpc::message_option;
 pub(crate) use response::{response_matcher, status};
 pub(crate) use routing::protocols;
@@ -43,6 +44,7 @@ pub(crate) const BUILT: &[(&str, Syntax)] = &[
     ("bind", Syntax::Custom(routing::bind)),
     ("copy_response", Syntax::Handler(proxy::copy_response)),
     ("copy_response_headers", Syntax::Handler(proxy::copy_response_headers)),
+    ("encode", Syntax::Handler(encode::encode)),
     ("error", Syntax::Handler(answer::error)),
     ("file_server", Syntax::Handler(file_server::file_server)),
     ("forward_auth", Syntax::Custom(proxy::forward_auth)),
@@ -61,7 +63,9 @@ pub(crate) const BUILT: &[(&str, Syntax)] = &[
     ("log_skip", Syntax::Handler(variables::log_skip)),
     ("map", Syntax::Handler(variables::map)),
     ("method", Syntax::Handler(target::method)),
+    ("metrics", Syntax::Handler(answer::metrics)),
     ("php_fastcgi", Syntax::Custom(proxy::php_fastcgi)),
+    ("push", Syntax::Handler(encode::push)),
     ("redir", Syntax::Handler(answer::redir)),
     ("request_body", Syntax::Handler(guard::request_body)),
     ("request_header", Syntax::Custom(fields::request_header)),

@@ -20,7 +20,7 @@ mod url;
 
 use serde_json::{Map, Value, json};
 
-use super::directives::FieldOperations;
+use super::directives::{FieldOperations, apply};
 use super::dispenser::Dispenser;
 use super::error::{Error, ErrorKind};
 use super::matcher::PRIVATE_RANGES;
@@ -213,10 +213,10 @@ impl Proxy {
                 self.json.extend_list("trusted_proxies", ranges.collect());
             }
             "header_up" => {
-                fields(line, &mut self.up)?;
+                apply(line.rest(), line, &mut self.up)?;
                 warn_of_defaults(line);
             }
-            "header_down" => fields(line, &mut self.down)?,
+            "header_down" => apply(line.rest(), line, &mut self.down)?,
             option @ ("method" | "rewrite") => {
                 let token = line.require()?;
                 let key = if option == "method" { "method" } else { "uri" };
@@ -306,24 +306,6 @@ impl Proxy {
 
 fn upstream_json(dial: String) -> Value {
     if dial.is_empty() { json!({}) } else { json!({ "dial": dial }) }
-}
-
-/// `[+|-]<field> [<value>|<find> [<replace>]]`
-fn fields(line: &mut Dispenser<'_>, operations: &mut FieldOperations) -> Result<(), Error> {
-    let arguments = line.rest();
-    let (field, value, replacement) = match arguments {
-        [field] => (field, "", None),
-        [field, value] => (field, &*value.text, None),
-        [field, find, replace] => (field, &*find.text, Some(&*replace.text)),
-        _ => return Err(line.count_error()),
-    };
-    if field.text.starts_with('?') {
-        let rule = "{}: the default header modifier ('?') can only be used on response headers; for conditional \
-                    manipulation of request headers, use matchers";
-        return Err(Error::at(field, ErrorKind::Word { rule, found: field.text.clone() }));
-    }
-    operations.apply(&field.text, value, replacement);
-    Ok(())
 }
 
 /// Fields that the proxy sends so anyway.

@@ -359,3 +359,45 @@ fn numbers_with_underscores() {
         ("vars a 1__0", json!({ "handler": "vars", "a": "1__0" })),
     ]);
 }
+
+// encode: what the block names goes before what the line names, and without either zstd before gzip.
+#[test]
+fn encode() {
+    let encode =
+        |encodings: Value, prefer: Value| json!({ "handler": "encode", "encodings": encodings, "prefer": prefer });
+    check(&[
+        ("encode", encode(json!({ "zstd": {}, "gzip": {} }), json!(["zstd", "gzip"]))),
+        ("encode gzip", encode(json!({ "gzip": {} }), json!(["gzip"]))),
+        (
+            "encode gzip {\nzstd best {\ndisable_checksum\n}\n}",
+            encode(json!({ "zstd": { "level": "best", "checksum": false }, "gzip": {} }), json!(["zstd", "gzip"])),
+        ),
+        (
+            "encode {\ngzip 6\nminimum_length 256\nmatch {\nstatus 2xx\nheader Content-Type text/*\n}\n}",
+            json!({
+                "handler": "encode",
+                "encodings": { "gzip": { "level": 6 } },
+                "prefer": ["gzip"],
+                "minimum_length": 256,
+                "match": { "status_code": [2], "headers": { "Content-Type": ["text/*"] } },
+            }),
+        ),
+    ]);
+}
+
+// push: resources with or without a method, and fields of the requests for them. metrics.
+#[test]
+fn push_and_metrics() {
+    check(&[
+        ("push * /style.css", json!({ "handler": "push", "resources": [{ "target": "/style.css" }] })),
+        (
+            "push {\nGET /a.js\n/b.js\nheaders {\nAccept-Language de\n-Cookie\n}\n}",
+            json!({
+                "handler": "push",
+                "resources": [{ "method": "GET", "target": "/a.js" }, { "target": "/b.js" }],
+                "headers": { "set": { "Accept-Language": ["de"] }, "delete": ["Cookie"] },
+            }),
+        ),
+        ("metrics {\ndisable_openmetrics\n}", json!({ "handler": "metrics", "disable_openmetrics": true })),
+    ]);
+}

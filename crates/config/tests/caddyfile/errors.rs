@@ -32,6 +32,21 @@ fn directives() {
         ),
         (":80\n templates x", "2:2: directive 'templates' is not built into this version"),
         (
+            ":80\nencode br",
+            "2:8: parsing caddyfile tokens for 'encode': getting module named 'http.encoders.br': module not registered; expected \
+             gzip, zstd",
+        ),
+        (
+            ":80\nencode {\n\tzstd fast\n}",
+            "3:7: parsing caddyfile tokens for 'encode': unexpected compression level, use one of 'fastest', 'better', 'best', \
+             'default'",
+        ),
+        (
+            ":80\npush {\n\theaders {\n\t\t?A b\n\t}\n}",
+            "4:3: parsing caddyfile tokens for 'push': ?A: the default header modifier ('?') can only be used on response headers; \
+             for conditional manipulation of request headers, use matchers",
+        ),
+        (
             "respond {\n}\n",
             "1:1: parsed 'respond' as a site address, but it is a known directive; directives must appear in a site block",
         ),

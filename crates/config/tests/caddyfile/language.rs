@@ -156,7 +156,7 @@ fn registered_directives() {
     });
     directives.register("greet", Order::Before("header"), greet).unwrap();
     directives.register("pair", Order::Unordered, pair).unwrap();
-    directives.register("encode", Order::Last, pair).unwrap();
+    directives.register("templates", Order::Last, pair).unwrap();
     assert!(directives.register("respond", Order::Last, greet).is_err(), "taken");
     assert!(directives.register("other", Order::After("nothing"), greet).is_err(), "no such neighbour");
 
@@ -168,11 +168,31 @@ fn registered_directives() {
         handlers.map(|handler| handler["handler"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(names(":80\nheader A b\ngreet /x you\nrespond x"), ["greet", "headers", "static_response"]);
-    assert_eq!(names(":80\nrespond x\nencode"), ["one", "two", "static_response"], "it keeps Caddy's place");
+    assert_eq!(names(":80\nrespond x\ntemplates"), ["one", "two", "static_response"], "it keeps Caddy's place");
     assert_eq!(adapt(":80\ngreet").unwrap_err().position().column, 1);
     let error = adapt(":80\npair").unwrap_err().to_string();
     assert!(error.starts_with("Caddyfile:2:1: directive 'pair' is not an ordered HTTP handler"), "{error}");
     assert_eq!(names("{\norder pair first\n}\n:80 {\npair\nrespond x\n}"), ["one", "two", "static_response"]);
+}
+
+// A directive that is withheld is named as one that is not built, and may be given another syntax; its own comes back where nothing
+// is to be withheld.
+#[test]
+fn withheld_directives() {
+    let mut directives = Directives::standard();
+    directives.withhold("respond");
+    directives.withhold("respond");
+    let adapt = |directives: &Directives| match adapt(":80\nrespond hi", "Caddyfile", directives, &|_| None) {
+        Ok(adapted) => adapted.json["apps"]["http"]["servers"]["srv0"]["routes"][0]["handle"][0].clone(),
+        Err(error) => error.to_string().into(),
+    };
+    let own = json!({ "handler": "static_response", "body": "hi" });
+    assert_eq!(adapt(&directives), "Caddyfile:2:1: directive 'respond' is not built into this version");
+    assert_eq!(adapt(&directives.unrestrained()), own);
+    let another = Syntax::Handler(|d| Ok(json!({ "handler": "another", "words": d.rest().len() })));
+    directives.register("respond", Order::Last, another).unwrap();
+    let want = json!({ "handler": "another", "words": 1 });
+    assert_eq!((adapt(&directives), adapt(&directives.unrestrained())), (want.clone(), want));
 }
 
 // What Caddy overlooks is accepted, with a warning.

@@ -49,8 +49,10 @@ impl<E: Endpoint> Session<E> {
     pub(super) fn advance(&mut self) -> Result<(), rustls::Error> {
         let mut fault = None;
         loop {
-            // Behind the handshake, octets are for the record layer of our own.
-            let octets = if self.tls.is_handshaking() { self.inbound.sealed_mut() } else { &mut [] };
+            // Behind the handshake, octets are for the record layer of our own. What failed once is not looked at again: rustls
+            // would have a second alert for it.
+            let is_wanted = fault.is_none() && self.tls.is_handshaking();
+            let octets = if is_wanted { self.inbound.sealed_mut() } else { &mut [] };
             let UnbufferedStatus { mut discard, state } = self.tls.process(octets);
             let mut early = Vec::new();
             let goes_on = match state {

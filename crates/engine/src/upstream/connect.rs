@@ -16,24 +16,48 @@ use crate::worker::Core;
 
 /// A link's task, from its beginning to its end.
 pub(super) async fn run(place: Rc<Place>, link: Rc<Link>) {
+    let mut attempt = Attempt { place, link, fault: CallFault::Closed, has_failed: true };
+    let Attempt { place, link, .. } = &attempt;
     let limit = place.transport.connect_timeout;
-    let connected = match tokio::time::timeout(limit, reach(&place)).await {
+    let connected = match tokio::time::timeout(limit, reach(place)).await {
         Ok(connected) => connected,
         Err(_) => Err(CallFault::ConnectTimedOut),
     };
     match connected {
         Ok((Reached::Clear(stream), remote)) => {
             let is_http2 = place.transport.versions == Versions::Http2;
+            let connection = Connection::new(place, Rc::clone(link), stream, remote, is_http2);
+            attempt.has_failed = false;
             // From here on only calls hold the place.
-            Connection::new(place, link, stream, remote, is_http2).await;
+            drop(attempt);
+            connection.await;
         }
         Ok((Reached::Protected(Secured { stream, is_http2 }), remote)) => {
             place.speaks_http2.set(is_http2);
-            Connection::new(place, link, stream, remote, is_http2).await;
+            let connection = Connection::new(place, Rc::clone(link), stream, remote, is_http2);
+            attempt.has_failed = false;
+            drop(attempt);
+            connection.await;
         }
         Err(fault) => {
             tracing::debug!(address = %place.address, %fault, "no connection to an upstream");
-            place.unreachable(&link, &fault);
+            attempt.fault = fault;
+        }
+    }
+}
+
+/// A connection that is to come about. Whatever keeps it from that, a panic too, its calls are told.
+struct Attempt {
+    place: Rc<Place>,
+    link: Rc<Link>,
+    fault: CallFault,
+    has_failed: bool,
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if self.has_failed {
+            self.place.unreachable(&self.link, &self.fault);
         }
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 use std::time::Instant;
 
-use causeway_message::{ResponseHead, StatusCode, StreamId, WaitsFor, WriteList};
+use causeway_message::{ResponseHead, StatusCode, StreamId, Version, WaitsFor, WriteList};
 use causeway_pipeline::{Body, CallFault, Frame, Scheme, Transport as Spec};
 use causeway_progress::{Stamp, stage};
 
@@ -52,6 +52,8 @@ pub(super) struct Connection<T: Transport> {
     stamp: Stamp,
     /// When it last carried a call.
     since: Instant,
+    /// Since when the kernel takes nothing of what is to be sent.
+    stuck: Option<Instant>,
     /// It carried a call to its end.
     is_used: bool,
     /// The upstream takes nothing more; it may still have said something.
@@ -61,11 +63,11 @@ pub(super) struct Connection<T: Transport> {
 }
 
 impl<T: Transport> Connection<T> {
-    pub(super) fn new(place: Rc<Place>, link: Rc<Link>, transport: T, remote: SocketAddr, is_http2: bool) -> Self {
+    pub(super) fn new(place: &Rc<Place>, link: Rc<Link>, transport: T, remote: SocketAddr, is_http2: bool) -> Self {
         let spec = Arc::clone(&place.transport);
         Self {
             core: Rc::clone(&place.core),
-            place: Rc::downgrade(&place),
+            place: Rc::downgrade(place),
             link,
             transport,
             scheme: if spec.tls.is_some() { Scheme::Https } else { Scheme::Http },
@@ -80,6 +82,7 @@ impl<T: Transport> Connection<T> {
             timer: TimerKey::UNFILED,
             stamp: Stamp::default(),
             since: clock::now(),
+            stuck: None,
             is_used: false,
             is_deaf: false,
             is_silent: false,
@@ -91,9 +94,10 @@ impl<T: Transport> Connection<T> {
             self.timer = self.core.add_timer(task.waker().clone());
         }
         let mut out = self.output.take().unwrap_or_else(|| self.core.take_output());
-        self.begin_calls(task, &mut out);
-        self.resume_woken(task, &mut out);
-        let mut flow = self.rounds(task, &mut out);
+        let mut flow = self.begin_calls(task, &mut out);
+        if flow.is_continue() {
+            flow = self.rounds(task, &mut out);
+        }
         if flow.is_continue() {
             flow = self.watch(task, &mut out);
         }
@@ -107,14 +111,21 @@ impl<T: Transport> Connection<T> {
 
     fn rounds(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
         for round in 0..ROUNDS_MAX {
+            self.resume_woken(task, out);
             self.handle_input(task, out);
             self.produce(out);
             self.flush(task, out);
-            self.retire(task, out);
-            if self.machine.wants_close() && out.is_empty() || self.is_abandoned() {
+            // Those that waited for the place of one that is over are begun now, and nobody wakes them for it.
+            let begun = self.retire() && {
+                self.begin_calls(task, out)?;
+                !self.calls.is_empty()
+            };
+            // What the upstream did not take by then, nobody waits for.
+            if self.machine.wants_close() && (out.is_empty() || self.calls.is_empty()) || self.is_abandoned() {
                 return ControlFlow::Break(());
             }
-            let more = out.is_empty() && self.calls.iter().any(|call| call.could_send(&self.machine));
+            let may_send = out.is_empty() && !self.is_deaf;
+            let more = begun || may_send && self.calls.iter().any(|call| call.could_send(&self.machine));
             if !more && !self.read(task, out)? {
                 return ControlFlow::Continue(());
             }
@@ -131,8 +142,13 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Opens an exchange for each call that was handed over.
-    fn begin_calls(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
-        while self.machine.room() > 0 && !self.is_silent && !self.is_deaf {
+    fn begin_calls(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
+        while self.machine.room() > 0 && !self.is_deaf && self.has_next() {
+            if !self.machine.is_multiplexed() && self.is_used && self.read(task, out)? {
+                // What came behind an answer, or between two, belongs to no call. Such a connection carries no other.
+                self.handle_input(task, out);
+                continue;
+            }
             let Some(Waiting { call, is_second }) = self.next_call() else { break };
             if call.is_given_up() {
                 continue;
@@ -143,6 +159,9 @@ impl<T: Transport> Connection<T> {
             match opened {
                 Ok(stream) => {
                     call.set_remote(self.remote);
+                    if self.machine.is_multiplexed() {
+                        call.set_version(Version::Http2);
+                    }
                     let wake = self.wakes.pop().unwrap_or_default();
                     wake.follow(task.waker());
                     self.calls.push(Outgoing::new(stream, call, wake, (body, framing), is_second));
@@ -156,6 +175,17 @@ impl<T: Transport> Connection<T> {
             }
         }
         self.publish();
+        if self.machine.room() == 0
+            && let Some(place) = self.place.upgrade()
+        {
+            place.relieve();
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn has_next(&self) -> bool {
+        let is_handed = !self.link.inbox.borrow().is_empty();
+        is_handed || self.place.upgrade().is_some_and(|place| !place.waiting.borrow().is_empty())
     }
 
     /// What was handed to this link, else what waits for any.
@@ -183,10 +213,11 @@ impl<T: Transport> Connection<T> {
         }
     }
 
-    /// Whether the machine may be given octets: not while output waits, nor while an answer that nothing else bounds has no room.
+    /// Whether the machine may be given octets: not while its own words wait, nor while an answer that nothing else bounds has no
+    /// room. Content that waits is no reason: the upstream may take none of it before its answers are read.
     fn may_handle(&self, task: &Task<'_>, out: &WriteList) -> bool {
         let is_full = || self.calls.iter().any(|call| call.is_full(task.waker()));
-        out.len() < OUTPUT_OCTETS_MAX && (self.machine.is_multiplexed() || !is_full())
+        out.len() < 2 * OUTPUT_OCTETS_MAX && (self.machine.is_multiplexed() || !is_full())
     }
 
     fn handle_input(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
@@ -227,6 +258,11 @@ impl<T: Transport> Connection<T> {
             return;
         };
         match event {
+            Event::Interim { .. } if call.is_chatty() => {
+                machine.reset(stream, out);
+                call.fail(CallFault::Malformed);
+                head.clear();
+            }
             Event::Interim { .. } => {
                 // RFC 9110 §15.2.1: whoever sends a body to us was told by us to go on.
                 if head.status() != StatusCode::CONTINUE {
@@ -241,7 +277,7 @@ impl<T: Transport> Connection<T> {
             Event::Data { range, .. } => {
                 // As in the other role: windows bound the octets that wait for a reader, not the blocks that they lie in.
                 let is_small = (range.len() as u64) < COPIED_BELOW;
-                let is_copied = is_small && machine.is_multiplexed() && !call.call.mailbox().is_empty();
+                let is_copied = machine.is_multiplexed() && !call.may_hold(input.block_number(), is_small);
                 let chunk = if is_copied { input.octets()[range].to_vec().into() } else { input.share(range) };
                 call.put(Frame::Chunk(chunk));
                 call.look_at_reader(machine, out);
@@ -292,6 +328,9 @@ impl<T: Transport> Connection<T> {
     }
 
     fn flush(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
+        if out.is_empty() {
+            self.stuck = None;
+        }
         while !out.is_empty() {
             let _span = stage::WRITE.enter();
             causeway_progress::before_write(&mut self.stamp);
@@ -300,21 +339,24 @@ impl<T: Transport> Connection<T> {
             match self.transport.poll_write(task, &slices[..used]) {
                 Poll::Ready(Ok(written)) if written > 0 => {
                     out.advance(written);
-                    self.since = clock::now();
+                    (self.since, self.stuck) = (clock::now(), None);
                 }
                 Poll::Ready(_) => {
                     // It may have answered before it closed: what it said is read to its end.
                     out.clear();
-                    self.is_deaf = true;
+                    (self.is_deaf, self.stuck) = (true, None);
                 }
-                Poll::Pending => return,
+                Poll::Pending => {
+                    self.stuck.get_or_insert_with(clock::now);
+                    return;
+                }
             }
         }
         self.calls.iter_mut().for_each(Outgoing::begin_turn);
     }
 
-    /// Ends the calls that are over, and begins those that waited for their place.
-    fn retire(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
+    /// Ends the calls that are over; whether there were any.
+    fn retire(&mut self) -> bool {
         let mut freed = false;
         while let Some(at) = self.calls.iter().position(Outgoing::is_over) {
             let over = self.calls.swap_remove(at);
@@ -322,11 +364,10 @@ impl<T: Transport> Connection<T> {
             (freed, self.is_used, self.since) = (true, true, clock::now());
             self.input.refresh();
         }
-        if freed {
-            self.begin_calls(task, out);
-        } else {
+        if !freed {
             self.publish();
         }
+        freed
     }
 
     fn keep_wake(&mut self, wake: SlotWake) {
@@ -365,16 +406,10 @@ impl<T: Transport> Connection<T> {
 
     /// The upstream sends no more. `said` is whether that was its own word.
     fn ended(&mut self, said: bool, out: &mut WriteList) {
-        if said {
-            match self.machine.handle_eof() {
-                None => {}
-                Some(Event::Broken) => self.fail_all(&CallFault::Closed),
-                Some(event) => self.handle_event(event, out),
-            }
-        } else if let (false, [call]) = (self.machine.is_multiplexed(), &self.calls[..])
-            && call.is_fresh()
-        {
-            self.unprocessed(call.stream);
+        let event = if said { self.machine.handle_eof() } else { self.machine.handle_loss() };
+        match event {
+            None | Some(Event::Broken) => {}
+            Some(event) => self.handle_event(event, out),
         }
         self.fail_all(&CallFault::Closed);
     }
@@ -382,12 +417,18 @@ impl<T: Transport> Connection<T> {
     /// Sets the deadline for what the upstream owes now, or finds that it has passed.
     fn watch(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
         let now = clock::now();
-        let owes = !out.is_empty();
         let mut next: Option<Instant> = None;
         let mut late = false;
-        let Self { calls, machine, spec, .. } = self;
+        if let (Some(since), Some(limit)) = (self.stuck, self.spec.write_timeout) {
+            if now >= since + limit {
+                // Nothing that is asked of it would be heard.
+                return ControlFlow::Break(());
+            }
+            next = Some(since + limit);
+        }
+        let Self { calls, machine, spec, stuck, .. } = self;
         for call in calls.iter_mut() {
-            let Some((deadline, fault)) = call.deadline(machine, spec, owes) else { continue };
+            let Some((deadline, fault)) = call.deadline(machine, spec, stuck.is_some()) else { continue };
             if now >= deadline {
                 machine.reset(call.stream, out);
                 call.fail(fault);

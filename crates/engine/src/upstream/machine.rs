@@ -59,12 +59,12 @@ macro_rules! either {
 
 impl Machine {
     pub(super) fn new(is_http2: bool, transport: &Transport) -> Self {
-        let head_bytes_max = transport.head_octets_max;
+        let (head_bytes_max, trailers_bytes_max) = (transport.head_octets_max, transport.trailers_octets_max);
         if is_http2 {
-            let settings = h2::Settings { head_bytes_max, ..h2::Settings::client() };
+            let settings = h2::Settings { head_bytes_max, trailers_bytes_max, ..h2::Settings::client() };
             Self::Http2(Box::new(h2::Client::new(Rc::new(settings))))
         } else {
-            let limits = h1::Limits { head_bytes_max, ..h1::Limits::default() };
+            let limits = h1::Limits { head_bytes_max, trailers_bytes_max, ..h1::Limits::default() };
             Self::Http1(Box::new(h1::Client::new(Rc::new(limits))))
         }
     }
@@ -159,6 +159,14 @@ impl Machine {
     pub(super) fn handle_eof(&mut self) -> Option<Event> {
         match self {
             Self::Http1(machine) => machine.handle_eof().map(of_http1),
+            Self::Http2(machine) => machine.handle_eof().map(of_http2),
+        }
+    }
+
+    /// The connection is lost: nothing is complete by that.
+    pub(super) fn handle_loss(&mut self) -> Option<Event> {
+        match self {
+            Self::Http1(machine) => machine.handle_loss().map(of_http1),
             Self::Http2(machine) => machine.handle_eof().map(of_http2),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context as Task, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use causeway_message::{BodyLength, Framing, Method, ResponseHead, StatusCode, StreamId, WriteList};
 use causeway_pipeline::upstream::Carried;
@@ -13,6 +13,9 @@ use crate::clock;
 use crate::content::{Content, Pull};
 use crate::exchange::{OUTPUT_OCTETS_MAX, STREAM_OCTETS_MAX, SlotWake};
 use crate::worker::{Core, count_panic};
+
+/// Answers before the answer that a call takes. RFC 9110 §15.2 allows any number; without a bound they would go on for ever.
+const INTERIMS_MAX: u16 = 100;
 
 /// The request's half.
 enum Outbound {
@@ -42,6 +45,10 @@ pub(super) struct Outgoing {
     is_connect: bool,
     /// Sent once before, on a connection that ended.
     is_second: bool,
+    /// Answers before the answer, so far.
+    interims: u16,
+    /// The last block of which it was given a piece to hold.
+    block: u32,
     sent: u64,
     /// `sent` when output was last begun anew.
     turn_start: u64,
@@ -86,20 +93,23 @@ impl Outgoing {
             framing,
             is_connect,
             is_second,
+            interims: 0,
+            block: 0,
             sent: 0,
             turn_start: 0,
             since: clock::now(),
         }
     }
 
+    /// One more answer before the answer; whether there were too many.
+    pub(super) fn is_chatty(&mut self) -> bool {
+        self.interims += 1;
+        self.interims > INTERIMS_MAX
+    }
+
     /// Whether it is through.
     pub(super) fn is_over(&self) -> bool {
         self.inbound == Inbound::Over
-    }
-
-    /// Whether nothing of an answer came.
-    pub(super) fn is_fresh(&self) -> bool {
-        self.inbound == Inbound::Head
     }
 
     /// Whether the answer's content is to wait for its reader.
@@ -122,6 +132,10 @@ impl Outgoing {
                 Outbound::Sending(content)
             }
             Outbound::Sending(mut content) => {
+                if content.is_pending() {
+                    // From now on it is the upstream that may be waited for.
+                    self.since = clock::now();
+                }
                 content.woken();
                 Outbound::Sending(content)
             }
@@ -231,6 +245,16 @@ impl Outgoing {
         }
     }
 
+    /// Whether a piece is left in the block that it came in. A small one is, where it makes the call hold no block beside those that
+    /// it holds already.
+    pub(super) fn may_hold(&mut self, block: u32, is_small: bool) -> bool {
+        if is_small && self.block != block && !self.call.mailbox().is_empty() {
+            return false;
+        }
+        self.block = block;
+        true
+    }
+
     /// A piece of the answer.
     pub(super) fn put(&mut self, frame: Frame) {
         self.since = clock::now();
@@ -259,24 +283,31 @@ impl Outgoing {
         is_whole && (is_known_unprocessed || self.call.request().method().is_idempotent())
     }
 
-    /// Until when the upstream may leave it as it is, and what it would be then. `owes` is whether output waits for the upstream.
+    /// Until when the upstream may leave it as it is, and what it would be then. `is_stuck` is whether output waits for the
+    /// upstream: then its request may not be written yet.
     pub(super) fn deadline(
-        &self,
+        &mut self,
         machine: &Machine,
         transport: &Transport,
-        owes: bool,
+        is_stuck: bool,
     ) -> Option<(Instant, CallFault)> {
-        let until = |limit: Option<Duration>, fault| limit.map(|limit| (self.since + limit, fault));
-        if owes || self.has_content() && !machine.writable(self.stream) {
-            return until(transport.write_timeout, CallFault::Closed);
+        if self.has_content() && !machine.writable(self.stream) {
+            return transport.write_timeout.map(|limit| (self.since + limit, CallFault::Closed));
         }
         match self.inbound {
             // Its own client may be as slow as it likes.
-            Inbound::Head if !matches!(self.outbound, Outbound::Sending(_)) => {
-                until(transport.head_timeout, CallFault::HeadTimedOut)
+            Inbound::Head if is_stuck || matches!(self.outbound, Outbound::Sending(_)) => None,
+            Inbound::Head => transport.head_timeout.map(|limit| (self.since + limit, CallFault::HeadTimedOut)),
+            Inbound::Body => {
+                // While a reader has something to take, it is not the upstream that is waited for. Nobody says when it took the
+                // last of it, so the next look finds that, and what may pass then is up to twice the limit.
+                let mailbox = self.call.mailbox();
+                if !mailbox.is_empty() || !machine.is_multiplexed() && mailbox.taken() > 0 {
+                    self.since = clock::now();
+                }
+                transport.read_timeout.map(|limit| (self.since + limit, CallFault::Closed))
             }
-            Inbound::Body if self.call.mailbox().is_empty() => until(transport.read_timeout, CallFault::Closed),
-            _ => None,
+            Inbound::Over => None,
         }
     }
 }

@@ -203,6 +203,55 @@ impl<S: Read + Write> Client<S> {
         std::mem::replace(&mut self.buffer, rest)
     }
 
+    /// As many octets as come, up to so many.
+    pub(crate) fn upto(&mut self, len: usize) -> Vec<u8> {
+        while self.buffer.len() < len && self.try_fill() {}
+        let rest = self.buffer.split_off(len.min(self.buffer.len()));
+        std::mem::replace(&mut self.buffer, rest)
+    }
+
+    /// Chunked content, as much as comes; whether it is whole.
+    pub(crate) fn try_chunked(&mut self, answer: &mut Answer) -> bool {
+        loop {
+            let Some(line) = self.try_line() else { return false };
+            let Ok(len) = usize::from_str_radix(&line, 16) else { return false };
+            if len == 0 {
+                return self.try_line().is_some();
+            }
+            let octets = self.upto(len);
+            let whole = octets.len() == len;
+            answer.body.extend(octets);
+            if !whole || self.try_line().is_none() {
+                return false;
+            }
+        }
+    }
+
+    fn try_line(&mut self) -> Option<String> {
+        while !self.buffer.windows(2).any(|pair| pair == b"\r\n") {
+            if !self.try_fill() {
+                return None;
+            }
+        }
+        Some(self.line())
+    }
+
+    /// Whether more came before the end; no end at all is a failure.
+    #[track_caller]
+    fn try_fill(&mut self) -> bool {
+        let mut octets = vec![0; 64 * 1024];
+        match self.stream.read(&mut octets) {
+            Ok(len) => {
+                self.buffer.extend_from_slice(&octets[..len]);
+                len > 0
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                panic!("the server neither sends nor closes: {error}")
+            }
+            Err(_) => false,
+        }
+    }
+
     #[track_caller]
     fn fill(&mut self) {
         let mut octets = vec![0; 64 * 1024];

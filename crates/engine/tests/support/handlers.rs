@@ -17,7 +17,7 @@ use futures_channel::oneshot;
 use serde_json::{Value, json};
 
 use super::bodies::{self, Echo, Failing, LastWords, Length, Octets, Panicking, Short, Silent};
-use super::forward::forward;
+use super::forward::{calls_lent, forward, forward_once};
 use super::probe::{Ballast, Guard, Probe, Seen};
 
 /// What a handler is built with.
@@ -51,6 +51,8 @@ const ACTS: &[(&str, Enter)] = &[
     ("forward2", |cx, _| forward(cx, number(cx), Versions::Http2, false)),
     ("forwards", |cx, _| forward(cx, number(cx), Versions::Http1, true)),
     ("forwards2", |cx, _| forward(cx, number(cx), Versions::Negotiated, true)),
+    ("forward-once", |cx, _| forward_once(cx, number(cx))),
+    ("calls-lent", |cx, _| calls_lent(cx)),
     ("octets", |cx, _| stream(cx, Length::Told)),
     ("chunks", |cx, _| stream(cx, Length::Untold)),
     ("chunk", |cx, _| {

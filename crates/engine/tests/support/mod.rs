@@ -6,6 +6,7 @@
 //! - `server`: an engine with all of them, one route per handler, named by the path's first segment
 //! - `client`: a blocking HTTP/1 client; `tls`: certificates, and the same client over TLS
 //! - `http2`: a blocking HTTP/2 client
+//! - `forward`: a handler that sends requests on; `origin`: where to
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 pub(crate) mod bodies;
@@ -13,6 +14,7 @@ pub(crate) mod client;
 pub(crate) mod forward;
 pub(crate) mod handlers;
 pub(crate) mod http2;
+pub(crate) mod origin;
 pub(crate) mod probe;
 pub(crate) mod server;
 pub(crate) mod tls;

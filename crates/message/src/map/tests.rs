@@ -170,3 +170,15 @@ fn values_are_joined() {
     map.insert(names::COOKIE, value("short"));
     assert_eq!(map.get(names::COOKIE), Some(&b"short"[..]));
 }
+
+#[test]
+fn every_value_is_a_part_of_the_arena() {
+    let mut map = FieldMap::new();
+    map.insert(names::HOST, value("first"));
+    map.append(name("X-Own"), value(""));
+    map.insert(names::HOST, value("longer than before"));
+    for (_, value) in map.iter() {
+        let at = value.as_ptr().addr() - map.arena().as_ptr().addr();
+        assert_eq!(&map.arena()[at..at + value.len()], value);
+    }
+}

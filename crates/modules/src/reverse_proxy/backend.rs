@@ -4,6 +4,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use causeway_message::StatusCode;
 use causeway_pipeline::{
@@ -12,15 +13,23 @@ use causeway_pipeline::{
 use serde::Deserialize;
 
 use super::address::Address;
+use super::carriage::Carriage;
+use super::httpgrpc::dns::Named;
 use super::transport;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WrittenBackend {
     #[serde(default)]
     dial: String,
     #[serde(default)]
     max_requests: i64,
+}
+
+impl WrittenBackend {
+    pub(super) fn to(dial: String) -> Self {
+        Self { dial, ..Self::default() }
+    }
 }
 
 /// One of the servers.
@@ -70,13 +79,15 @@ impl Backend {
                 At::Live { dial: template, places }
             }
             Some(literal) => {
+                let (literal, is_name) = transport.carriage.strip_scheme(literal);
                 let address = match Address::parse(literal) {
                     Ok(address) => address,
                     Err(expected) => return build.at("dial", |build| Err(build.refuse(dial, expected))),
                 };
-                let key = format!("reverse_proxy place {} {}", address.authority, transport.key);
+                let key = format!("reverse_proxy place {} {is_name} {}", address.authority, transport.key);
                 let transport = Arc::clone(&transport.transport);
-                let make = move |worker: &Rc<dyn Worker>| Rc::new(Place::new(address.clone(), worker, &transport));
+                let make =
+                    move |worker: &Rc<dyn Worker>| Rc::new(Place::new(address.clone(), is_name, worker, &transport));
                 At::Fixed(build.kept_state(key, make))
             }
         };
@@ -102,7 +113,12 @@ impl Backend {
         self.requests_max.is_none_or(|max| self.requests(cx) < max)
     }
 
-    pub(super) fn place(&self, cx: &mut Context, transport: &Arc<Transport>) -> Result<Rc<Place>, Fault> {
+    pub(super) fn place(
+        &self,
+        cx: &mut Context,
+        carriage: Carriage,
+        transport: &Arc<Transport>,
+    ) -> Result<Rc<Place>, Fault> {
         match &self.at {
             At::Fixed(place) => Ok(Rc::clone(cx.generation().state(*place))),
             At::Live { dial, places } => cx.rendered(dial, |cx, text| {
@@ -112,8 +128,9 @@ impl Backend {
                     return Ok(Rc::clone(place));
                 }
                 // Caddy: 500, as for whatever else is wrong before an upstream is asked.
-                let address = Address::parse(text).map_err(|expected| not_dialled(&self.dial, text, &expected))?;
-                let place = Rc::new(Place::new(address, cx.worker(), transport));
+                let (stripped, is_name) = carriage.strip_scheme(text);
+                let address = Address::parse(stripped).map_err(|expected| not_dialled(&self.dial, text, &expected))?;
+                let place = Rc::new(Place::new(address, is_name, cx.worker(), transport));
                 places.borrow_mut().remember(text, &place);
                 Ok(place)
             }),
@@ -133,12 +150,27 @@ pub(super) struct Place {
     pub(super) upstream: Rc<dyn Upstream>,
     /// Where HTTP/1.1 is spoken, for what asks to switch protocols: HTTP/2 knows no such thing.
     switching: OnceCell<Rc<dyn Upstream>>,
+    unstreamed_until: Cell<Option<Instant>>,
 }
 
 impl Place {
-    fn new(address: Address, worker: &Rc<dyn Worker>, transport: &Arc<Transport>) -> Self {
-        let upstream = worker.upstream(&address.to_dial(), transport);
-        Self { address, upstream, switching: OnceCell::new() }
+    fn new(address: Address, is_name: bool, worker: &Rc<dyn Worker>, transport: &Arc<Transport>) -> Self {
+        let upstream: Rc<dyn Upstream> = if is_name {
+            Named::new(&address.to_dial(), worker, transport)
+        } else {
+            worker.upstream(&address.to_dial(), transport)
+        };
+        Self { address, upstream, switching: OnceCell::new(), unstreamed_until: Cell::default() }
+    }
+
+    /// Whether content may be sent in several messages there.
+    pub(super) fn may_stream(&self, now: Instant) -> bool {
+        self.unstreamed_until.get().is_none_or(|until| until <= now)
+    }
+
+    /// The server does not know the service that streams.
+    pub(super) fn unstream(&self, until: Instant) {
+        self.unstreamed_until.set(Some(until));
     }
 
     /// Where a call goes that asks to switch protocols.

@@ -53,7 +53,7 @@ pub(super) fn begin(cx: &mut Context, local: Rc<Local>, backend: &Backend, place
             None => return Err(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
         },
     };
-    let content = plan.carriage.wrap(cx, &call, content)?;
+    let content = plan.carriage.wrap(cx, &call, content, &place)?;
     call.send(content, &**upstream);
     let began = cx.worker().now();
     let asked = Asked { local, place: Rc::clone(&place), switch, began, interims: 0 };
@@ -91,7 +91,10 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, Asked, Result<An
         Ok(Answer::Head { .. }) => {
             Step::Fail(bad_gateway("the upstream switched protocols without being asked".to_owned()))
         }
-        Err(fault) => Step::Fail(failed(&asked.place, fault)),
+        Err(fault) => {
+            asked.place.upstream.heed(&fault);
+            Step::Fail(failed(&asked.place, fault))
+        }
     }
 }
 

@@ -115,6 +115,8 @@ fn strip(cx: &mut Context, call: &Call, switch: Switch) -> bool {
         for name in OF_CONNECTION {
             fields.remove(name);
         }
+        // RFC 9110 §10.1.1: the client is told to go on when the upstream takes its body, so nobody is asked twice.
+        fields.remove(names::EXPECT);
         if fields.contains(names::TE) {
             // What is said of trailers is for whoever handles the request, which may be gRPC's.
             if fields.has_token(names::TE, "trailers") { fields.insert(names::TE, TRAILERS) } else { drop_te(fields) }
@@ -165,9 +167,8 @@ fn ask_by_upgrade(cx: &Context, call: &Call) {
 }
 
 fn name_upstream(call: &Call, place: &Place) {
-    with_field_value(place.address.authority.as_bytes(), |host| {
-        call.request_mut().fields_mut().insert(names::HOST, host)
-    });
+    let authority = place.address.authority.as_bytes();
+    with_field_value(authority, |host| call.request_mut().fields_mut().insert(names::HOST, host));
 }
 
 /// Whether a field of an answer belongs to the upstream's connection.

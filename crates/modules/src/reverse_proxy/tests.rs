@@ -1,11 +1,13 @@
 //! - `load`: configurations
 //! - `request`: what goes to the upstream
 //! - `answer`: what comes back, and what may go wrong
+//! - `httpgrpc`: the same in messages of gRPC
 //! - `policy`: which upstream it is
 //! - `tunnel`: other protocols
 //! - `routes`: `handle_response`
 
 mod answer;
+mod httpgrpc;
 mod load;
 mod policy;
 mod request;

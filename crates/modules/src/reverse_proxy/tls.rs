@@ -125,7 +125,10 @@ fn certificates(path: &str, build: &Build<'_>) -> Result<Vec<Vec<u8>>, BuildErro
     }
 }
 
-fn certificate(chain: &str, key: &str, build: &mut Build<'_>) -> Result<Option<(Vec<Vec<u8>>, Vec<u8>)>, BuildError> {
+/// A chain and its key, DER.
+type OurCertificate = (Vec<Vec<u8>>, Vec<u8>);
+
+fn certificate(chain: &str, key: &str, build: &mut Build<'_>) -> Result<Option<OurCertificate>, BuildError> {
     match (chain.is_empty(), key.is_empty()) {
         (true, true) => Ok(None),
         (false, false) => {

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::carriage::Carriage;
-use super::{tls, unbuilt};
+use super::carriage::{Carriage, Protocol};
+use super::{httpgrpc, tls, unbuilt};
 use crate::duration::Written as WrittenDuration;
 
 /// What a `transport` became.
@@ -22,7 +22,8 @@ pub(super) struct Built {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct Written {
-    protocol: Option<String>,
+    #[serde(rename = "protocol")]
+    _protocol: Option<String>,
     tls: Option<IgnoredAny>,
     versions: Vec<String>,
     dial_timeout: Option<WrittenDuration>,
@@ -67,14 +68,15 @@ pub(super) fn build(value: Option<&Value>, build: &mut Build<'_>) -> Result<Buil
     let value = value.unwrap_or(&none);
     build.at("transport", |build| {
         let protocol = value.get("protocol").and_then(Value::as_str).unwrap_or("http");
-        let carriage = build.at("protocol", |build| Carriage::find(protocol, build))?;
+        if build.at("protocol", |build| Protocol::find(protocol, build))? == Protocol::HttpGrpc {
+            return httpgrpc::build(value, build);
+        }
         unbuilt::refuse(value, UNBUILT, build)?;
         let written: Written = build.parse(value)?;
-        debug_assert_eq!(written.protocol.as_deref().unwrap_or("http"), protocol);
         let (transport, files) = read(value, &written, build)?;
         // The certificates themselves count, not only the names of their files.
         let key = format!("{value} {files:016x}");
-        Ok(Built { carriage, transport: Arc::new(transport), key })
+        Ok(Built { carriage: Carriage::Http, transport: Arc::new(transport), key })
     })
 }
 

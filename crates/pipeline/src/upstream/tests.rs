@@ -121,3 +121,40 @@ fn a_record_is_used_again_clean() {
     assert_eq!(body.len(), None);
     assert!(body.poll_frame(&mut task()).is_pending());
 }
+
+struct Count(Cell<i32>);
+
+impl Tally for Count {
+    fn begin(&self) {
+        self.0.set(self.0.get() + 1);
+    }
+
+    fn end(&self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+#[test]
+fn a_call_counts_until_its_answer_is_let_go() {
+    let queue = queue();
+    let (count, other) = (Rc::new(Count(Cell::new(0))), Rc::new(Count(Cell::new(0))));
+    let call = queue.calls().take();
+    call.count(count.clone());
+    call.send(Body::Empty, &queue);
+    let carried = queue.1.borrow_mut().pop().unwrap();
+    carried.set_version(Version::Http2);
+    assert_eq!(call.version(), Version::Http2);
+    carried.put_head(&mut head(StatusCode::OK), Some(0), false);
+    carried.mailbox().complete();
+    call.count(other.clone());
+    assert_eq!((count.0.get(), other.0.get()), (0, 1), "one at a time");
+    drop(carried);
+    let body = call.into_body();
+    assert_eq!(other.0.get(), 1);
+    drop(body);
+    assert_eq!(other.0.get(), 0);
+    let call = queue.calls().take();
+    assert_eq!(call.version(), Version::Http11);
+    drop(call);
+    assert_eq!((count.0.get(), other.0.get()), (0, 0), "its record counts nothing any more");
+}

@@ -26,6 +26,8 @@ pub struct Transport {
     pub connections_max: Option<usize>,
     /// Octets of an answer's head at most; 32 KiB.
     pub head_octets_max: u32,
+    /// Octets of its trailers at most; 8 KiB.
+    pub trailers_octets_max: u32,
 }
 
 impl Default for Transport {
@@ -41,6 +43,7 @@ impl Default for Transport {
             idle_max: 32,
             connections_max: None,
             head_octets_max: 32 * 1024,
+            trailers_octets_max: 8 * 1024,
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Placeholders (Caddy's documentation: "Placeholders", and the JSON structure of `apps/http`).
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use causeway_message::Version;
 use causeway_pipeline::build::ServerSpec;
-use causeway_pipeline::{Registry, Trust};
+use causeway_pipeline::{Context, FamilyId, Handler, Registry, Step, Trust};
 use causeway_testkit::{Kit, Request};
 use serde_json::{Value, json};
 
@@ -219,4 +220,30 @@ fn what_modules_set() {
     let mut kit = Kit::new(&registry(), &routes);
     assert_eq!(kit.send(&Request::get("/")).text(), "|GET!|GET!{other}");
     assert_eq!(kit.send(&Request::new("PUT", "/")).text(), "|PUT!|PUT!{other}");
+}
+
+/// Sets every placeholder of its family that the plan names, to its own name in capitals.
+struct Capitals(FamilyId);
+
+impl Handler for Capitals {
+    fn enter(&self, cx: &mut Context) -> Step {
+        let generation = Rc::clone(cx.generation());
+        for (name, id) in generation.plan().family(self.0) {
+            cx.set_variable_text(*id, name.to_ascii_uppercase().as_bytes());
+        }
+        Step::Next
+    }
+}
+
+// A module's placeholders may be of any number: it learns which of them the plan names, wherever they stand.
+#[test]
+fn a_family_of_placeholders_is_what_the_plan_names_of_it() {
+    let mut registry = registry();
+    registry.handler("capitals", |_, build| Ok(Box::new(Capitals(build.family("http.capitals.")))));
+    let show = |text: &str| json!({ "handler": "probe", "enter": "respond", "body": text });
+    let capitals = json!({ "handler": "capitals" });
+    let routes = json!([{ "handle": [capitals, show("{http.capitals.a} {http.capitals.b.c} {http.capital.d} {http.capitals.a}")] }]);
+    assert_eq!(Kit::new(&registry, &routes).send(&Request::get("/")).text(), "A B.C {http.capital.d} A");
+    let routes = json!([{ "handle": [capitals, capitals, show("none")] }]);
+    assert_eq!(Kit::new(&registry, &routes).send(&Request::get("/")).text(), "none");
 }

@@ -1,4 +1,4 @@
-//! respond, error, abort, redir.
+//! respond, error, abort, redir, metrics.
 
 use serde_json::{Value, json};
 
@@ -70,6 +70,23 @@ pub(super) fn abort(d: &mut Dispenser<'_>) -> Result<Value, Error> {
     d.end()?;
     d.no_braces()?;
     Ok(json!({ "handler": "static_response", "abort": true }))
+}
+
+/// `metrics [<matcher>] { disable_openmetrics }`
+pub(super) fn metrics(d: &mut Dispenser<'_>) -> Result<Value, Error> {
+    d.end()?;
+    let mut handler = Handler::new("metrics");
+    d.each_option(
+        |_| false,
+        |line| {
+            if &*line.name().text != "disable_openmetrics" {
+                return Err(line.unknown("unrecognized subdirective \"{}\"", &["disable_openmetrics"]));
+            }
+            handler.set("disable_openmetrics", true);
+            Ok(())
+        },
+    )?;
+    Ok(handler.json())
 }
 
 /// `redir [<matcher>] <to> [<status>|permanent|temporary|html]`

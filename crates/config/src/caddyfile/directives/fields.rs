@@ -78,6 +78,24 @@ impl Operations {
     }
 }
 
+/// `[+|-]<field> [<value>|<find> [<replace>]]` on a line: what `header_up` and its like take.
+pub(crate) fn apply(words: &[Token], line: &Dispenser<'_>, operations: &mut Operations) -> Result<(), Error> {
+    let (field, value, replacement) = match words {
+        [field] => (field, "", None),
+        [field, value] => (field, &*value.text, None),
+        [field, find, replace] => (field, &*find.text, Some(&*replace.text)),
+        _ => return Err(line.count_error()),
+    };
+    if field.text.starts_with('?') {
+        return Err(Error::at(field, ErrorKind::Word { rule: ONLY_OF_RESPONSES, found: field.text.clone() }));
+    }
+    operations.apply(&field.text, value, replacement);
+    Ok(())
+}
+
+const ONLY_OF_RESPONSES: &str = "{}: the default header modifier ('?') can only be used on response headers; for conditional \
+                                 manipulation of request headers, use matchers";
+
 /// A `?field value`: set unless the response has the field.
 struct Fallback {
     field: String,
@@ -194,10 +212,7 @@ pub(super) fn request_header(d: &mut Dispenser<'_>) -> Result<Vec<Output>, Error
     let matcher = d.matcher()?;
     let field = d.require()?;
     if field.text.starts_with('?') {
-        return Err(d.word(
-            "{}: the default header modifier ('?') can only be used on response headers; for conditional manipulation \
-             of request headers, use matchers",
-        ));
+        return Err(d.word(ONLY_OF_RESPONSES));
     }
     let value = d.argument().map_or("", |token| &*token.text);
     let replacement = d.argument().map(|token| &*token.text);

@@ -106,14 +106,12 @@ impl Upstream {
         let Some(host) = host else {
             return Err(format!("address {whole}: brackets at an unexpected place, or no port in address"));
         };
-        if network.starts_with("unix") {
-            permissions(&host)?;
-            return Ok(vec![whole]);
-        }
-        if network.starts_with("fd") {
-            return Ok(vec![whole]);
-        }
-        let (first, last) = ports(port)?;
+        // Told by the whole, as Caddy does: what has no network of its own may look as if it had one.
+        let (first, last) = match &*network {
+            unix if unix.starts_with("unix") => permissions(&host).map(|()| (0, 0))?,
+            fd if fd.starts_with("fd") => (0, 0),
+            _ => ports(port)?,
+        };
         if self.network.starts_with("unix") || !self.port.contains('-') {
             return Ok(vec![whole]);
         }

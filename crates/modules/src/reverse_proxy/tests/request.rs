@@ -35,6 +35,7 @@ fn what_belongs_to_a_connection_stays_there() {
         // RFC 9110 §10.1.4: whoever sends TE names it so.
         (&[("TE", "trailers"), ("Connection", "TE")], "\nTE: trailers"),
         (&[("Upgrade", "websocket")], ""),
+        (&[("Expect", "100-continue")], ""),
         (&[("Trailer", "X-T"), ("User-Agent", "u")], "\nTrailer: X-T\nUser-Agent: u"),
         (&[("Connection", "X-Forwarded-For"), ("X-Forwarded-For", "1.2.3.4")], ""),
     ] {

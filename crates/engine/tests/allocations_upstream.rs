@@ -1,0 +1,76 @@
+//! A request that is sent on, and its answer, allocate nothing once their worker has carried their like.
+
+mod support;
+
+use causeway_testkit::counting::everywhere::{Counting, allocations_during, exempt_this_thread, sites};
+
+use support::{Client, Server};
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn http1(client: &mut Client, target: &str, octets: &[u8]) {
+    client.send(format!("GET {target}/fixed HTTP/1.1\r\nHost: a\r\nX-Unobserved: 1\r\n\r\n"));
+    assert_eq!(client.answer().text(), "fixed");
+    client.send(format!("GET {target}/chunk/{} HTTP/1.1\r\nHost: a\r\nX-Unobserved: 1\r\n\r\n", octets.len()));
+    assert_eq!(client.answer().body.len(), octets.len());
+    let len = octets.len();
+    client.send(format!(
+        "POST {target}/drop-body-later HTTP/1.1\r\nHost: a\r\nX-Unobserved: 1\r\nContent-Length: {len}\r\n\r\n"
+    ));
+    client.send(octets);
+    assert_eq!(client.answer().status, 200);
+}
+
+/// Rounds until five in a row allocate nothing: how far pools grow depends on what meets on the wire.
+#[track_caller]
+fn settles(why: &str, mut round: impl FnMut()) {
+    let counts: Vec<u64> = (0..30).map(|_| allocations_during(&mut round)).collect();
+    println!("{why}: {counts:?}");
+    assert!(
+        counts.windows(5).any(|five| five.iter().all(|count| *count == 0)),
+        "{why}: {counts:?}; from {:#?}",
+        sites()
+    );
+}
+
+#[test]
+fn requests_that_are_sent_on() {
+    exempt_this_thread();
+    let (proxy, origin) = (Server::start(|_| {}), Server::start(|_| {}));
+    let port = origin.address().port();
+    for way in ["forward", "forward2"] {
+        let target = format!("/{way}/{port}");
+        let mut client = proxy.client();
+        // The counter sees the workers: a streamed answer boxes its stream.
+        let seen = allocations_during(|| drop(client.get(&format!("{target}/chunks/1"))));
+        assert!(seen > 0, "the allocator is not counting");
+        settles(&format!("HTTP/1.1 to {way}"), || {
+            (0..50).for_each(|number| http1(&mut client, &target, &support::octets(number * 487 % 20_000)));
+        });
+    }
+    let target = format!("/forward/{port}/fixed");
+    let mut wire = causeway_testkit::http2::Wire::connect(proxy.address(), &[]).unwrap();
+    let mut stream = 1;
+    settles("HTTP/2 to forward", || {
+        use causeway_testkit::http2::{flag, get, kind, literal};
+        for number in 0..50_usize {
+            let mut block = get(&target);
+            literal(&mut block, b"x-unobserved", b"1");
+            let content = support::octets(number * 61 % 10_000);
+            block[0] = 0x83;
+            wire.put(kind::HEADERS, flag::END_HEADERS, stream, &block);
+            wire.put(kind::DATA, flag::END_STREAM, stream, &content);
+            wire.flush().unwrap();
+            loop {
+                let frame = wire.receive().unwrap().expect("the connection goes on");
+                if frame.stream == stream && frame.flags & flag::END_STREAM != 0 && frame.kind < 2 {
+                    break;
+                }
+            }
+            // What came is given back to the window.
+            wire.put(kind::WINDOW_UPDATE, flag::NONE, 0, &5_u32.to_be_bytes());
+            stream += 2;
+        }
+    });
+}

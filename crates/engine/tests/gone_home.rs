@@ -1,0 +1,298 @@
+//! Whatever becomes of an exchange, its blocks and its call go home, once: echoes through a proxy under seeded faults of clients
+//! and origins, by every pair of versions.
+//!
+//! In a debug build a block is poisoned when it is lent, so octets that nobody read into it would show in a content.
+
+mod support;
+
+use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use causeway_pipeline::{TlsPolicy, TlsSpec};
+use causeway_testkit::http2::{Wire, flag, get, kind};
+use support::forward::wish;
+use support::http2::Body;
+use support::origin::Peer;
+use support::tls::{Authority, Store};
+use support::{PATIENCE, Server};
+
+const SEEDS: u64 = 400;
+
+/// SplitMix64 (Steele, Lea, Flood 2014).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ mixed >> 31) % bound
+    }
+
+    fn len(&mut self) -> usize {
+        let most = [100, 10_000, 100_000, 600_000][self.below(4) as usize];
+        self.below(most) as usize
+    }
+}
+
+/// The proxy, and what stands behind it.
+struct Bench {
+    proxy: Server,
+    origin: Server,
+    protected: Server,
+    hostile: u16,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let store = Arc::new(Store::default());
+        store.put("<none>", "", Authority::new().sign(&["127.0.0.1"]));
+        let protected = Server::start(|setup| {
+            setup.tls = Some(TlsSpec { policies: vec![TlsPolicy::default()] });
+            setup.certificates = Some(store);
+        });
+        let hostile = hostile();
+        wish(hostile, &format!("127.0.0.1:{hostile}"), |transport| {
+            (transport.head_timeout, transport.read_timeout) =
+                (Some(Duration::from_millis(200)), Some(Duration::from_millis(200)));
+        });
+        Self { proxy: Server::start(|_| {}), origin: Server::start(|_| {}), protected, hostile }
+    }
+
+    /// A target that sends back what it gets, by one way or another.
+    fn echo(&self, random: &mut Random) -> String {
+        let (origin, protected) = (self.origin.address().port(), self.protected.address().port());
+        match random.below(4) {
+            0 => format!("/forward/{origin}/echo"),
+            1 => format!("/forward2/{origin}/echo"),
+            2 => format!("/forwards/{protected}/echo"),
+            _ => format!("/forwards2/{protected}/echo"),
+        }
+    }
+
+    /// A target that fails in one way or another.
+    fn failing(&self, random: &mut Random) -> String {
+        const ORIGINS: [&str; 8] = [
+            "panic-enter",
+            "panic-stream",
+            "fail-stream",
+            "short-stream",
+            "abort",
+            "half",
+            "drop-body",
+            "octets/300000",
+        ];
+        let name = ORIGINS[random.below(8) as usize];
+        if random.below(2) == 0 {
+            return format!("/forward/{}/{}/{}", self.hostile, random.below(DEEDS), random.below(1000));
+        }
+        let echo = self.echo(random);
+        format!("{}/{name}", echo.trim_end_matches("/echo"))
+    }
+
+    /// Waits until nothing is held.
+    fn all_home(&self, seed: u64) {
+        let end = Instant::now() + PATIENCE;
+        for (name, server) in [("proxy", &self.proxy), ("origin", &self.origin), ("protected", &self.protected)] {
+            loop {
+                // Origins send nothing on.
+                let calls =
+                    if name == "proxy" { server.client().get("/calls-lent").text().to_owned() } else { "0".into() };
+                std::thread::sleep(Duration::from_millis(1));
+                let blocks = server.engine().blocks_lent();
+                if calls == "0" && blocks == 0 {
+                    break;
+                }
+                let open = server.engine().connections();
+                assert!(
+                    Instant::now() < end,
+                    "up to seed {seed}, {name}: {calls} calls, {blocks} blocks, {open} connections"
+                );
+            }
+        }
+    }
+}
+
+/// What the hostile origin knows to do.
+const DEEDS: u64 = 11;
+
+/// An origin that does what the path's second segment says.
+fn hostile() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let peer = Peer::new(stream.unwrap());
+            std::thread::spawn(move || misbehave(peer));
+        }
+    });
+    port
+}
+
+fn misbehave(mut peer: Peer) {
+    let Some(head) = peer.try_head() else { return };
+    let mut segments = head.split(['/', ' ']).filter_map(|word| word.parse::<u64>().ok());
+    let (deed, size) = (segments.next().unwrap(), segments.next().unwrap() as usize * 97);
+    let sized = |len: usize| format!("HTTP/1.1 200 OK\r\nContent-Length: {len}\r\n\r\n");
+    let mut send = |octets: &[u8]| peer.0.write_all(octets).is_ok();
+    match deed {
+        // Stalls, before the answer or within it.
+        0 => std::thread::sleep(Duration::from_millis(250)),
+        1 => {
+            send(sized(size + 1).as_bytes());
+            send(&support::octets(size));
+            std::thread::sleep(Duration::from_millis(250));
+        }
+        // Ends and resets, before the answer or within it.
+        2 => {}
+        3 => peer.reset(),
+        4 => {
+            send(sized(size + 1).as_bytes());
+            send(&support::octets(size));
+            peer.reset();
+        }
+        // Too short, too long, both lengths.
+        5 => {
+            send(sized(size + 1000).as_bytes());
+            send(&support::octets(size));
+        }
+        6 => {
+            send(sized(size).as_bytes());
+            send(&support::octets(size + 1000));
+        }
+        7 => {
+            send(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
+        }
+        // Chunks, up to a broken one.
+        8 => {
+            let mut chunk =
+                format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n", size + 1).into_bytes();
+            chunk.extend(support::octets(size + 1));
+            chunk.extend(b"\r\nzz\r\n");
+            send(&chunk);
+        }
+        // An answer before the request is read, and one that only the end delimits.
+        9 => {
+            send(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 4\r\nConnection: close\r\n\r\nmuch");
+        }
+        _ => {
+            send(b"HTTP/1.1 200 OK\r\n\r\n");
+            send(&support::octets(size));
+            let _ = peer.0.shutdown(Shutdown::Write);
+            let _ = peer.0.read_to_end(&mut Vec::new());
+        }
+    }
+}
+
+/// Through HTTP/1.1 or HTTP/2; the content that comes back is the one that went.
+fn echo(bench: &Bench, random: &mut Random, seed: u64) {
+    let (target, octets) = (bench.echo(random), support::octets(random.len()));
+    let answer = match random.below(3) {
+        0 => {
+            let mut client = bench.proxy.client();
+            client.post(&target, &octets);
+            client.answer()
+        }
+        1 => {
+            let mut client = bench.proxy.client();
+            let mut request =
+                format!("POST {target} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").into_bytes();
+            for piece in octets.chunks(random.below(30_000) as usize + 1000) {
+                let mut size = String::new();
+                write!(size, "{:x}\r\n", piece.len()).unwrap();
+                request.extend([size.as_bytes(), piece, b"\r\n"].concat());
+            }
+            request.extend(b"0\r\n\r\n");
+            client.send(request);
+            client.answer()
+        }
+        _ => bench.proxy.http2().exchange("POST", &target, Some(&Body::sized(octets.clone()))),
+    };
+    assert_eq!((answer.status, answer.body.len()), (200, octets.len()), "seed {seed}: {target}");
+    let wrong = answer.body.iter().zip(&octets).position(|(got, want)| got != want);
+    assert_eq!(wrong, None, "seed {seed}: {target}: {:?}", wrong.map(|at| answer.body[at]));
+}
+
+/// A client of HTTP/1.1 that breaks off: amid its request, amid the answer, with an end or a reset.
+fn break_off(bench: &Bench, random: &mut Random, target: &str) {
+    let mut client = bench.proxy.client();
+    let octets = support::octets(random.len());
+    let sent = if random.below(2) == 0 { octets.len() } else { random.below(octets.len() as u64 + 1) as usize };
+    let head = format!("POST {target} HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", octets.len());
+    let stream: &mut TcpStream = &mut client.stream;
+    // An echo that nobody reads holds the sending back.
+    stream.set_write_timeout(Some(Duration::from_millis(50))).unwrap();
+    if stream.write_all(head.as_bytes()).is_err() || stream.write_all(&octets[..sent]).is_err() {
+        return client.reset();
+    }
+    let mut some = vec![0; random.len()];
+    stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let act = random.below(4);
+    if act == 1 {
+        stream.shutdown(Shutdown::Write).unwrap();
+    }
+    if act > 1 {
+        let _ = stream.read(&mut some);
+    }
+    match act {
+        0 | 3 => client.reset(),
+        _ => drop(client),
+    }
+}
+
+/// A client of HTTP/2 with several streams, of which some are reset, and which goes without a word.
+fn break_off_streams(bench: &Bench, random: &mut Random) {
+    let mut wire = Wire::connect(bench.proxy.address(), &[(4, 1 << 20)]).unwrap();
+    wire.patience(Duration::from_millis(20)).unwrap();
+    let streams = 1 + random.below(8) as u32;
+    for number in 0..streams {
+        let target = if random.below(2) == 0 { bench.echo(random) } else { bench.failing(random) };
+        let mut block = get(&target);
+        // `:method: POST` in the place of GET (RFC 7541, appendix A).
+        block[0] = 0x83;
+        let stream = 2 * number + 1;
+        wire.put(kind::HEADERS, flag::END_HEADERS, stream, &block);
+        let octets = support::octets(random.below(7000) as usize);
+        let flags = if random.below(2) == 0 { flag::END_STREAM } else { flag::NONE };
+        wire.put(kind::DATA, flags, stream, &octets);
+        if random.below(3) == 0 && wire.flush().is_ok() {
+            std::thread::sleep(Duration::from_millis(random.below(3)));
+            wire.put(kind::RST_STREAM, flag::NONE, stream, &8_u32.to_be_bytes());
+        }
+    }
+    let _ = wire.flush();
+    for _ in 0..random.below(20) {
+        if !matches!(wire.receive(), Ok(Some(_))) {
+            break;
+        }
+    }
+}
+
+#[test]
+fn under_faults_of_either_side() {
+    let bench = Bench::new();
+    for seed in 0..SEEDS {
+        let random = &mut Random(seed);
+        match random.below(4) {
+            0 => echo(&bench, random, seed),
+            1 => {
+                let target = bench.echo(random);
+                break_off(&bench, random, &target);
+            }
+            2 => {
+                let target = bench.failing(random);
+                break_off(&bench, random, &target);
+            }
+            _ => break_off_streams(&bench, random),
+        }
+        if seed % 10 == 9 {
+            bench.all_home(seed);
+        }
+    }
+    // What was served beside the faults is served behind them.
+    (0..20).for_each(|seed| echo(&bench, &mut Random(SEEDS + seed), SEEDS + seed));
+    bench.all_home(SEEDS);
+}

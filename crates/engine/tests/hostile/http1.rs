@@ -1,0 +1,409 @@
+//! Over HTTP/1.1.
+
+use std::io::Write as _;
+
+use crate::support::origin::{Act, Origin};
+use crate::support::{Server, octets};
+use crate::{Got, all_home, ask, read, whole};
+
+/// The upstream does this to a request; the client gets that; the next request gets its own answer on another connection.
+#[track_caller]
+fn check(server: &Server, why: &str, act: Act, want: &Got) {
+    let origin = Origin::new(vec![act, |peer| {
+        peer.head();
+        peer.answer("good");
+    }]);
+    let got = ask(server, &origin.target());
+    assert_eq!(got, *want, "{why}");
+    assert_eq!(ask(server, &origin.target()), whole(200, "good"), "behind: {why}");
+    origin.end();
+}
+
+#[test]
+fn answers_that_are_no_answers() {
+    let server = Server::start(|_| {});
+    let cases: &[(&str, Act, Got)] = &[
+        // RFC 9112 §6.3: a length that is not sure may be an attack.
+        (
+            "two lengths",
+            |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\nab"), p.end())),
+            whole(502, ""),
+        ),
+        (
+            "no number",
+            |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\na"), p.end())),
+            whole(502, ""),
+        ),
+        // RFC 9112 §6.1: a message with both is an attack, or a mistake.
+        (
+            "Content-Length and Transfer-Encoding",
+            |p| {
+                p.head();
+                p.send("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
+                p.end();
+            },
+            whole(502, ""),
+        ),
+        (
+            "a coding that is not chunked",
+            |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nabc"), p.end())),
+            whole(502, ""),
+        ),
+        // RFC 9110 §7.8: a switch is asked for.
+        (
+            "101 unasked",
+            |p| {
+                p.head();
+                p.send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\nevil");
+                p.end();
+            },
+            whole(502, ""),
+        ),
+        (
+            "a head without an end",
+            |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nX: y\r\n"), p.half_close(), p.end())),
+            whole(502, ""),
+        ),
+        (
+            "a head that is cut by a reset",
+            |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nX"), p.reset())),
+            whole(502, ""),
+        ),
+        (
+            "a head beyond the limit",
+            |p| {
+                p.head();
+                // It may be refused before it is whole.
+                let _ = p.0.write_all(format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "y".repeat(64 * 1024)).as_bytes());
+                p.rest();
+            },
+            whole(502, ""),
+        ),
+        (
+            "interim answers without an end",
+            |p| {
+                p.head();
+                for _ in 0..10_000 {
+                    if p.0.write_all(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n").is_err() {
+                        break;
+                    }
+                }
+                p.rest();
+            },
+            whole(502, ""),
+        ),
+        (
+            "interim answers, then none",
+            |p| {
+                p.head();
+                p.send("HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n");
+                p.end();
+            },
+            whole(504, ""),
+        ),
+        (
+            "the other version's first words",
+            |p| drop((p.head(), p.send("\0\0\0\x04\0\0\0\0\0"), p.end())),
+            whole(502, ""),
+        ),
+        ("an end of the sending side", |p| drop((p.head(), p.half_close(), p.end())), whole(502, "")),
+        ("another version", |p| drop((p.head(), p.send("HTTP/3.0 200 OK\r\n\r\n"), p.end())), whole(502, "")),
+        ("a status beyond", |p| drop((p.head(), p.send("HTTP/1.1 2000 OK\r\n\r\n"), p.end())), whole(502, "")),
+        (
+            "a folded field",
+            |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length: 0\r\n\r\n"), p.end())),
+            whole(502, ""),
+        ),
+    ];
+    for (why, act, want) in cases {
+        check(&server, why, *act, want);
+    }
+    all_home(&server);
+}
+
+// RFC 9112 §8: what is cut is told as cut, never as whole.
+#[test]
+fn content_that_is_cut() {
+    let server = Server::start(|_| {});
+    let cases: &[(&str, Act)] = &[
+        ("shorter than said", |p| {
+            drop((p.head(), p.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"), p.half_close(), p.end()))
+        }),
+        ("shorter than said, with a reset", |p| {
+            p.head();
+            p.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
+            p.reset();
+        }),
+        ("without the last chunk", |p| {
+            p.head();
+            p.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+            p.half_close();
+            p.end();
+        }),
+        ("amid a chunk's size", |p| {
+            p.head();
+            p.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0");
+            p.half_close();
+            p.end();
+        }),
+        ("a chunk's size that is none", |p| {
+            p.head();
+            p.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nx\r\n");
+            p.end();
+        }),
+        ("a chunk longer than its size", |p| {
+            p.head();
+            p.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n");
+            p.end();
+        }),
+        ("a chunk's size beyond all numbers", |p| {
+            p.head();
+            p.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\nfffffffffffffffff\r\n");
+            p.end();
+        }),
+        ("up to the end, with a reset", |p| {
+            p.head();
+            p.send("HTTP/1.1 200 OK\r\n\r\nabc");
+            // Both do not come in one, so that the head is seen.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            p.reset();
+        }),
+        ("nothing for too long", |p| {
+            p.head();
+            p.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
+            p.end();
+        }),
+    ];
+    for (why, act) in cases {
+        check(&server, why, *act, &Got::Cut(200));
+    }
+    // By HTTP/2 the client's stream is reset.
+    for (why, act) in cases {
+        let origin = Origin::new(vec![*act]);
+        let mut client = server.http2();
+        let asked = client.ask("GET", &origin.target(), None);
+        let error = client.wait(crate::support::http2::answer(asked.response)).expect_err(why);
+        assert!(error.is_reset(), "{why}: {error}");
+        origin.end();
+    }
+    all_home(&server);
+}
+
+// RFC 9112 §9.2: the answer to the next request is what comes behind that request, and nothing else.
+#[test]
+fn what_comes_behind_an_answer_is_nobodys() {
+    let server = Server::start(|_| {});
+    let cases: &[(&str, Act)] = &[
+        ("with it", |p| {
+            drop((
+                p.head(),
+                p.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\naHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"),
+                p.end(),
+            ))
+        }),
+        ("a longer content", |p| {
+            drop((p.head(), p.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nabcdef"), p.end()))
+        }),
+        ("behind chunks", |p| {
+            p.head();
+            p.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil");
+            p.end();
+        }),
+        ("later", |p| {
+            p.head();
+            p.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            p.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil");
+            p.end();
+        }),
+        ("an empty line", |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na\r\n"), p.end()))),
+    ];
+    for (why, act) in cases {
+        let origin = Origin::new(vec![*act, |peer| {
+            peer.head();
+            peer.answer("good");
+        }]);
+        assert_eq!(ask(&server, &origin.target()), whole(200, "a"), "{why}");
+        if *why == "later" {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        assert_eq!(ask(&server, &origin.target()), whole(200, "good"), "{why}");
+        origin.end();
+    }
+    // A 204 or a 304 has no content, whatever it says; neither has an answer to HEAD.
+    for (method, answer) in [
+        ("GET", "HTTP/1.1 204 No Content\r\nContent-Length: 4\r\n\r\nevil"),
+        ("GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 4\r\n\r\nevil"),
+        ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"),
+        ("HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nevil\r\n0\r\n\r\n"),
+    ] {
+        let origin = Origin::with(vec![
+            Box::new(move |peer| {
+                peer.head();
+                peer.send(answer);
+                peer.end();
+            }),
+            Box::new(|peer| {
+                peer.head();
+                peer.answer("good");
+            }),
+        ]);
+        let mut client = server.client();
+        client.send(format!("{method} {} HTTP/1.1\r\nHost: a\r\n\r\n", origin.target()));
+        assert!(matches!(client.head().status, 200 | 204 | 304));
+        client.ask(&origin.target());
+        assert_eq!(read(&mut client), whole(200, "good"), "{method}, {answer:?}");
+        origin.end();
+    }
+    all_home(&server);
+}
+
+const LARGE: usize = 10_000_000;
+
+/// A client that sends ten megabytes while the upstream answers as it likes; the answer.
+fn upload(server: &Server, target: &str) -> (u16, String) {
+    let mut client = server.client();
+    let mut sending = client.stream.try_clone().unwrap();
+    let head = format!("POST {target} HTTP/1.1\r\nHost: a\r\nContent-Length: {LARGE}\r\n\r\n");
+    let sender = std::thread::spawn(move || {
+        // Nobody may read it to its end.
+        let _ = sending.write_all(head.as_bytes());
+        let _ = sending.write_all(&octets(LARGE));
+    });
+    let answer = client.answer();
+    drop(client);
+    sender.join().unwrap();
+    (answer.status, answer.text().to_owned())
+}
+
+// RFC 9110 §15.5.14: the answer says why the rest is not read; it must arrive.
+#[test]
+fn an_answer_before_the_request_is_read_arrives() {
+    let server = Server::start(|_| {});
+    let cases: &[(&str, Act)] = &[
+        ("and it is closed", |p| {
+            drop((
+                p.head(),
+                p.send("HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 4\r\n\r\nmuch"),
+            ))
+        }),
+        ("and it is kept", |p| {
+            p.head();
+            p.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 4\r\n\r\nmuch");
+            p.rest();
+        }),
+        ("and it ends with the connection", |p| {
+            p.head();
+            p.send("HTTP/1.1 413 Content Too Large\r\n\r\nmuch");
+            p.half_close();
+            p.rest();
+        }),
+        ("and nothing more is read", |p| {
+            p.head();
+            p.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 4\r\n\r\nmuch");
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }),
+        ("and a reset", |p| {
+            p.head();
+            p.exactly(100_000);
+            p.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 4\r\n\r\nmuch");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            p.reset();
+        }),
+    ];
+    for (why, act) in cases {
+        let origin = Origin::new(vec![*act]);
+        assert_eq!(upload(&server, &origin.target()), (413, "much".to_owned()), "{why}");
+        origin.end();
+    }
+    all_home(&server);
+}
+
+// RFC 9110 §9.2.2: what was sent on a connection that had ended meanwhile, and cannot be done twice, is not sent again; but an end
+// that is known before it is used costs nobody anything.
+#[test]
+fn an_end_that_came_while_idle_spoils_no_request() {
+    let server = Server::start(|_| {});
+    let origin = Origin::new(vec![
+        |peer| {
+            peer.head();
+            peer.answer("one");
+        },
+        |peer| {
+            assert!(peer.head().starts_with("POST"));
+            assert_eq!(peer.exactly(3), b"abc");
+            peer.answer("two");
+        },
+    ]);
+    assert_eq!(ask(&server, &origin.target()), whole(200, "one"));
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let mut client = server.client();
+    client.post(&origin.target(), b"abc");
+    assert_eq!(read(&mut client), whole(200, "two"));
+    origin.end();
+}
+
+// RFC 9110 §9.3.2, §9.3.6, §9.3.7, RFC 9112 §3.2: what a request's head becomes.
+#[test]
+fn heads_as_the_upstream_sees_them() {
+    let server = Server::start(|_| {});
+    let cases: &[(&str, &str, &str)] = &[
+        ("HEAD {} HTTP/1.1\r\nHost: a.test\r\n\r\n", "HEAD {} HTTP/1.1\r\n", "a.test"),
+        ("GET http://b.test{} HTTP/1.1\r\nHost: a.test\r\n\r\n", "GET {} HTTP/1.1\r\n", "b.test"),
+        ("GET {}?q HTTP/1.1\r\nHost: a.test:8080\r\n\r\n", "GET {}?q HTTP/1.1\r\n", "a.test:8080"),
+        ("GET {} HTTP/1.0\r\nHost: a.test\r\n\r\n", "GET {} HTTP/1.1\r\n", "a.test"),
+        ("OPTIONS {} HTTP/1.1\r\nHost: a.test\r\n\r\n", "OPTIONS {} HTTP/1.1\r\n", "a.test"),
+        (
+            "GET {} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\nKeep-Alive: a\r\nTE: gzip\r\nProxy-Connection: b\r\n\r\n",
+            "GET {} HTTP/1.1\r\n",
+            "a.test",
+        ),
+    ];
+    for (request, line, host) in cases {
+        let origin = Origin::with(vec![Box::new(|peer| {
+            let head = peer.head();
+            peer.answer(&head.replace("\r\n", "|"));
+        })]);
+        let target = origin.target();
+        let mut client = server.client();
+        client.send(request.replace("{}", &target));
+        let mut asked = client.head();
+        if request.starts_with("HEAD") {
+            assert_eq!(asked.status, 200, "{request}");
+            assert!(asked.field("Content-Length").is_some_and(|len| len != "0"), "{asked:?}");
+            origin.end();
+            continue;
+        }
+        let len: usize = asked.field("Content-Length").unwrap().parse().unwrap();
+        asked.body = client.exactly(len);
+        let head = asked.text().replace('|', "\r\n");
+        assert!(head.starts_with(&line.replace("{}", &target)), "{request}: {head}");
+        let lines: Vec<String> = head.lines().map(str::to_ascii_lowercase).collect();
+        let hosts: Vec<&String> = lines.iter().filter(|line| line.starts_with("host:")).collect();
+        assert_eq!(hosts, [&format!("host: {host}")], "{request}: {head}");
+        for hop in ["keep-alive", "te:", "proxy-connection", "connection", "content-length", "transfer-encoding"] {
+            assert!(!lines.iter().any(|line| line.starts_with(hop)), "{request}: {head}");
+        }
+        origin.end();
+    }
+    // Answers without content keep what they say of it (RFC 9110 §8.6).
+    for (method, answer, status, length) in [
+        ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n", 200, Some("7")),
+        ("GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n", 304, Some("7")),
+        ("GET", "HTTP/1.1 204 No Content\r\nContent-Length: 7\r\n\r\n", 204, None),
+    ] {
+        let origin = Origin::with(vec![Box::new(move |peer| {
+            for _ in 0..2 {
+                peer.head();
+                peer.send(answer);
+            }
+        })]);
+        let mut client = server.client();
+        for _ in 0..2 {
+            client.send(format!("{method} {} HTTP/1.1\r\nHost: a\r\n\r\n", origin.target()));
+            let head = client.head();
+            assert_eq!((head.status, head.field("Content-Length")), (status, length), "{method} {answer:?}");
+        }
+        origin.end();
+    }
+}

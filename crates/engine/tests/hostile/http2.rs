@@ -1,0 +1,402 @@
+//! Over HTTP/2.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use causeway_testkit::http2::{flag, kind};
+
+use crate::support::forward::wish;
+use crate::support::origin::{Act, Origin, Peer, status_200};
+use crate::support::{Server, octets};
+use crate::{Got, all_home, ask, read, whole};
+
+const END: u8 = flag::END_HEADERS | flag::END_STREAM;
+
+/// As `/forward`, by HTTP/2.
+fn target(origin: &Origin) -> String {
+    format!("/forward2/{}", origin.port)
+}
+
+/// Says the settings and reads the first request; its stream.
+fn begin(peer: &mut Peer) -> u32 {
+    peer.preface(&[]);
+    peer.request()
+}
+
+fn good(peer: &mut Peer) {
+    let stream = begin(peer);
+    peer.respond(stream, "good");
+}
+
+fn frame_of(code: u32) -> Vec<u8> {
+    code.to_be_bytes().to_vec()
+}
+
+fn goaway(last: u32) -> Vec<u8> {
+    [last.to_be_bytes(), 0_u32.to_be_bytes()].concat()
+}
+
+// RFC 9113 §5.4: what breaks the connection, and what breaks a stream; the next request is carried.
+#[test]
+fn answers_that_are_no_answers() {
+    let server = Server::start(|_| {});
+    let cases: &[(&str, Act, Got)] = &[
+        (
+            "HTTP/1",
+            |p| drop((p.exactly(24), p.send("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"), p.rest())),
+            whole(502, ""),
+        ),
+        (
+            "no settings first",
+            |p| drop((p.exactly(24), p.frame(kind::HEADERS, END, 1, &status_200()), p.rest())),
+            whole(502, ""),
+        ),
+        (
+            "a reset",
+            |p| {
+                let stream = begin(p);
+                p.frame(kind::RST_STREAM, flag::NONE, stream, &frame_of(2));
+                p.reset();
+            },
+            whole(502, ""),
+        ),
+        (
+            "content before its head",
+            |p| {
+                let stream = begin(p);
+                p.frame(kind::DATA, flag::END_STREAM, stream, b"a");
+                p.reset();
+            },
+            whole(502, ""),
+        ),
+        (
+            "an answer to nobody",
+            |p| {
+                begin(p);
+                p.frame(kind::HEADERS, END, 99, &status_200());
+                p.rest();
+            },
+            whole(502, ""),
+        ),
+        (
+            "a request of its own",
+            |p| {
+                begin(p);
+                p.frame(kind::HEADERS, END, 2, &status_200());
+                p.rest();
+            },
+            whole(502, ""),
+        ),
+        (
+            "a push",
+            |p| {
+                let stream = begin(p);
+                p.frame(5, flag::END_HEADERS, stream, &[0, 0, 0, 2, 0x82]);
+                p.rest();
+            },
+            whole(502, ""),
+        ),
+        (
+            "101",
+            |p| {
+                let stream = begin(p);
+                p.frame(kind::HEADERS, flag::END_HEADERS, stream, b"\x08\x03101");
+                p.rest();
+            },
+            whole(502, ""),
+        ),
+        (
+            "a head without a status",
+            |p| {
+                let stream = begin(p);
+                p.frame(kind::HEADERS, END, stream, b"\x00\x01a\x01b");
+                p.rest();
+            },
+            whole(502, ""),
+        ),
+        (
+            "a head that cannot be decoded",
+            |p| {
+                let stream = begin(p);
+                p.frame(kind::HEADERS, END, stream, &[0xff; 20]);
+                p.rest();
+            },
+            whole(502, ""),
+        ),
+        (
+            "a head beyond the limit",
+            |p| {
+                let stream = begin(p);
+                let mut block = status_200();
+                for _ in 0..80 {
+                    causeway_testkit::http2::literal(&mut block, b"x-a", &[b'y'; 1000]);
+                }
+                let mut rest = block.chunks(16_000);
+                p.frame(kind::HEADERS, flag::END_STREAM, stream, rest.next().unwrap());
+                let rest: Vec<_> = rest.collect();
+                for (at, piece) in rest.iter().enumerate() {
+                    let flags = if at + 1 == rest.len() { flag::END_HEADERS } else { flag::NONE };
+                    p.frame(kind::CONTINUATION, flags, stream, piece);
+                }
+                p.reset();
+            },
+            whole(502, ""),
+        ),
+        (
+            "a frame beyond the limit",
+            |p| {
+                let stream = begin(p);
+                p.frame(kind::HEADERS, flag::END_HEADERS, stream, &status_200());
+                let _ = p.0.write_all(&[0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 1, 0]);
+                p.rest();
+            },
+            Got::Cut(200),
+        ),
+        (
+            "nothing",
+            |p| {
+                begin(p);
+                p.rest();
+            },
+            whole(504, ""),
+        ),
+        (
+            "an end",
+            |p| {
+                begin(p);
+                p.half_close();
+                p.rest();
+            },
+            whole(502, ""),
+        ),
+        (
+            "interim answers without an end",
+            |p| {
+                let stream = begin(p);
+                for _ in 0..20_000 {
+                    let mut octets = vec![0, 0, 5, kind::HEADERS, flag::END_HEADERS];
+                    octets.extend(stream.to_be_bytes());
+                    octets.extend(b"\x08\x03103");
+                    if p.0.write_all(&octets).is_err() {
+                        break;
+                    }
+                }
+                p.rest();
+            },
+            whole(502, ""),
+        ),
+    ];
+    for (why, act, want) in cases {
+        let origin = Origin::new(vec![*act]);
+        assert_eq!(ask(&server, &target(&origin)), *want, "{why}");
+        // Whether the connection survives is the machine's to say; a place that is new is none of it.
+        let next = Origin::new(vec![good]);
+        assert_eq!(ask(&server, &target(&next)), whole(200, "good"), "behind: {why}");
+        // Ends the connection that may be idle now.
+        drop((origin, next));
+    }
+    drop(server);
+}
+
+// RFC 9113 §8.1, §8.1.1: content that is cut, or is not as long as it was said to be.
+#[test]
+fn content_that_is_cut() {
+    let server = Server::start(|_| {});
+    let cases: &[(&str, Act)] = &[
+        ("a reset", |p| {
+            let stream = begin(p);
+            p.frame(kind::HEADERS, flag::END_HEADERS, stream, &status_200());
+            p.frame(kind::DATA, flag::NONE, stream, b"abc");
+            p.frame(kind::RST_STREAM, flag::NONE, stream, &frame_of(2));
+            p.rest();
+        }),
+        ("an end", |p| {
+            let stream = begin(p);
+            p.frame(kind::HEADERS, flag::END_HEADERS, stream, &status_200());
+            p.frame(kind::DATA, flag::NONE, stream, b"abc");
+        }),
+        ("shorter than said", |p| {
+            let stream = begin(p);
+            p.frame(kind::HEADERS, flag::END_HEADERS, stream, b"\x88\x0f\x0d\x0210");
+            p.frame(kind::DATA, flag::END_STREAM, stream, b"abc");
+            p.rest();
+        }),
+        ("longer than said", |p| {
+            let stream = begin(p);
+            p.frame(kind::HEADERS, flag::END_HEADERS, stream, b"\x88\x0f\x0d\x011");
+            p.frame(kind::DATA, flag::END_STREAM, stream, b"abc");
+            p.rest();
+        }),
+        ("beyond the window", |p| {
+            let stream = begin(p);
+            p.frame(kind::HEADERS, flag::END_HEADERS, stream, &status_200());
+            let mut octets = vec![0, 0x40, 0, kind::DATA, 0];
+            octets.extend(stream.to_be_bytes());
+            octets.extend([b'a'; 0x4000]);
+            while p.0.write_all(&octets).is_ok() {}
+        }),
+        ("nothing for too long", |p| {
+            let stream = begin(p);
+            p.frame(kind::HEADERS, flag::END_HEADERS, stream, &status_200());
+            p.frame(kind::DATA, flag::NONE, stream, b"abc");
+            p.rest();
+        }),
+    ];
+    for (why, act) in cases {
+        let origin = Origin::new(vec![*act]);
+        let mut client = server.client();
+        client.ask(&target(&origin));
+        if *why == "beyond the window" {
+            // A client that does not read, so that nothing is given back to the window.
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        assert_eq!(read(&mut client), Got::Cut(200), "{why}");
+        drop(client);
+        drop(origin);
+    }
+    all_home(&server);
+}
+
+// RFC 9113 §8.7: what was refused, or lies beyond the last stream that a server takes, was not looked at, and is sent once more.
+#[test]
+fn what_was_not_looked_at_is_sent_once_more() {
+    let server = Server::start(|_| {});
+    let refused: Act = |p| {
+        let stream = begin(p);
+        p.frame(kind::RST_STREAM, flag::NONE, stream, &frame_of(7));
+        assert_eq!(p.frames_to_the_end(), [kind::GOAWAY], "no request comes here again");
+    };
+    let away: Act = |p| {
+        begin(p);
+        p.frame(kind::GOAWAY, flag::NONE, 0, &goaway(0));
+        p.rest();
+    };
+    for (why, acts, want) in [
+        ("refused", vec![refused, good as Act], whole(200, "good")),
+        ("beyond the last", vec![away, good], whole(200, "good")),
+        ("twice", vec![away, away], whole(502, "")),
+        (
+            "twice refused",
+            vec![refused, |p| {
+                let stream = begin(p);
+                p.frame(kind::RST_STREAM, flag::NONE, stream, &frame_of(7));
+                p.rest();
+            }],
+            whole(502, ""),
+        ),
+    ] {
+        let origin = Origin::new(acts);
+        wish(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
+            transport.versions = causeway_pipeline::Versions::Http2;
+            transport.idle_timeout = Duration::from_millis(200);
+        });
+        assert_eq!(ask(&server, &target(&origin)), want, "{why}");
+        origin.end();
+    }
+    // With our stream among those that it takes, the answer comes on it, and no other request does.
+    let origin = Origin::new(vec![
+        |p| {
+            let stream = begin(p);
+            p.frame(kind::GOAWAY, flag::NONE, 0, &goaway(stream));
+            std::thread::sleep(Duration::from_millis(20));
+            p.respond(stream, "last");
+            assert_eq!(p.frames_to_the_end(), [0; 0]);
+        },
+        good,
+    ]);
+    assert_eq!(ask(&server, &target(&origin)), whole(200, "last"));
+    assert_eq!(ask(&server, &target(&origin)), whole(200, "good"));
+    origin.end();
+    // A request with content is not: what was read of it is gone.
+    let origin = Origin::new(vec![away]);
+    let mut client = server.client();
+    client.post(&target(&origin), b"abc");
+    assert_eq!(read(&mut client), whole(502, ""));
+    origin.end();
+    drop(client);
+    all_home(&server);
+}
+
+// RFC 9113 §5.1.2, §6.5.2: no stream is to be opened. The first one is before that is known.
+#[test]
+fn an_upstream_that_takes_no_streams() {
+    let server = Server::start(|_| {});
+    let none: Act = |p| {
+        p.preface(&[(3, 0)]);
+        let stream = p.request();
+        p.frame(kind::RST_STREAM, flag::NONE, stream, &frame_of(7));
+        p.rest();
+    };
+    let origin = Origin::new(vec![none, none]);
+    wish(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
+        transport.versions = causeway_pipeline::Versions::Http2;
+        transport.idle_timeout = Duration::from_millis(200);
+    });
+    assert_eq!(ask(&server, &target(&origin)), whole(502, ""));
+    origin.end();
+    all_home(&server);
+}
+
+// RFC 9113 §8.1: a server may answer before it has the whole request. NO_ERROR asks to stop sending it.
+#[test]
+fn an_answer_before_the_request_is_read_arrives() {
+    let server = Server::start(|_| {});
+    for (why, act) in [
+        (
+            "and it is left at that",
+            (|p| {
+                let stream = begin(p);
+                p.respond(stream, "early");
+                p.rest();
+            }) as Act,
+        ),
+        ("and a reset without an error", |p| {
+            let stream = begin(p);
+            p.respond(stream, "early");
+            p.frame(kind::RST_STREAM, flag::NONE, stream, &frame_of(0));
+            p.rest();
+        }),
+        ("and it closes", |p| {
+            let stream = begin(p);
+            p.respond(stream, "early");
+            p.frame(kind::GOAWAY, flag::NONE, 0, &goaway(stream));
+        }),
+    ] {
+        let origin = Origin::new(vec![act]);
+        let mut client = server.client();
+        let mut sending = client.stream.try_clone().unwrap();
+        let head = format!("POST {} HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000\r\n\r\n", target(&origin));
+        let sender = std::thread::spawn(move || {
+            let _ = sending.write_all(head.as_bytes());
+            let _ = sending.write_all(&octets(10_000_000));
+        });
+        assert_eq!(read(&mut client), whole(200, "early"), "{why}");
+        drop(client);
+        sender.join().unwrap();
+    }
+    all_home(&server);
+}
+
+// RFC 9113 §6.9: a window that never opens; the bound is the operator's.
+#[test]
+fn a_window_that_never_opens() {
+    let server = Server::start(|_| {});
+    let origin = Origin::new(vec![|p| {
+        p.preface(&[(4, 0)]);
+        p.request();
+        // The stream is given up.
+        p.await_frame(kind::RST_STREAM);
+        p.reset();
+    }]);
+    wish(origin.port, &format!("127.0.0.1:{}", origin.port), |transport| {
+        transport.versions = causeway_pipeline::Versions::Http2;
+        transport.write_timeout = Some(Duration::from_millis(300));
+        transport.head_timeout = None;
+    });
+    let mut client = server.client();
+    client.post(&target(&origin), &octets(200_000));
+    assert_eq!(read(&mut client).status(), 502);
+    origin.end();
+    drop(client);
+    all_home(&server);
+}

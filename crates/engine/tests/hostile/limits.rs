@@ -1,0 +1,331 @@
+//! What bounds calls: timeouts, connections, and what waits.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use causeway_pipeline::{Transport, Versions};
+
+use crate::support::forward::wish;
+use crate::support::origin::{Origin, Peer};
+use crate::support::{Client, Server, octets};
+use crate::{all_home, ask, read, whole};
+
+const SHORT: Duration = Duration::from_millis(300);
+
+fn tuned(origin: &Origin, tweak: impl FnOnce(&mut Transport)) {
+    wish(origin.port, &format!("127.0.0.1:{}", origin.port), tweak);
+}
+
+/// A client that has asked.
+fn asking(server: &Server, target: &str) -> Client {
+    let mut client = server.client();
+    client.ask(target);
+    client
+}
+
+// Calls wait in the order in which they came; one that is given up meanwhile is left out.
+#[test]
+fn calls_wait_for_the_one_connection_that_there_may_be() {
+    let server = Server::start(|_| {});
+    let origin = Origin::new(vec![|peer| {
+        for _ in 0..4 {
+            let head = peer.head();
+            let number = head.split([' ', '/']).rfind(|word| word.len() == 1).unwrap_or_default().to_owned();
+            std::thread::sleep(Duration::from_millis(50));
+            peer.answer(&number);
+        }
+        peer.end();
+    }]);
+    tuned(&origin, |transport| {
+        transport.connections_max = Some(1);
+        transport.idle_timeout = SHORT;
+    });
+    let mut clients = Vec::new();
+    for number in 0..5 {
+        clients.push(asking(&server, &format!("{}/a/{number}", origin.target())));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // The third waits, and goes.
+    clients.remove(2).reset();
+    let got: Vec<_> = clients.iter_mut().map(read).collect();
+    assert_eq!(got, ["0", "1", "3", "4"].map(|text| whole(200, text)));
+    drop(clients);
+    origin.end();
+    all_home(&server);
+}
+
+// What a client sent whose call waits is not kept when it goes.
+#[test]
+fn what_was_to_be_sent_goes_home_when_its_client_goes() {
+    let server = Server::start(|_| {});
+    let origin = Origin::new(vec![|peer| {
+        peer.head();
+        peer.exactly(1);
+        peer.answer("first");
+    }]);
+    tuned(&origin, |transport| {
+        transport.connections_max = Some(1);
+        transport.head_timeout = None;
+    });
+    let mut first = server.client();
+    first.post(&origin.target(), b"");
+    let waiting: Vec<_> = (0..10)
+        .map(|_| {
+            let mut client = server.client();
+            let head = format!("POST {} HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n", origin.target());
+            client.send(head);
+            client.send(octets(20_000));
+            client
+        })
+        .collect();
+    let wait = |lent: fn(u64) -> bool| {
+        let end = std::time::Instant::now() + crate::PATIENCE;
+        while !lent(server.engine().blocks_lent()) {
+            assert!(std::time::Instant::now() < end, "{} blocks", server.engine().blocks_lent());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    };
+    wait(|lent| lent >= 10);
+    waiting.into_iter().for_each(Client::reset);
+    wait(|lent| lent == 0);
+    drop((first, origin));
+}
+
+// The queue of what waits is bounded; what was given up does not count.
+#[test]
+fn more_calls_than_may_wait_are_refused() {
+    let server = Server::start(|_| {});
+    let (go, held) = std::sync::mpsc::channel::<()>();
+    let origin = Origin::with(vec![Box::new(move |peer: &mut Peer| {
+        peer.head();
+        held.recv().unwrap();
+        peer.answer("held");
+    })]);
+    tuned(&origin, |transport| {
+        transport.connections_max = Some(1);
+        transport.head_timeout = None;
+    });
+    let mut first = asking(&server, &origin.target());
+    std::thread::sleep(Duration::from_millis(50));
+    // Ten connections with 100 streams each, and 24 more.
+    let target = origin.target();
+    let mut connections: Vec<_> = (0..11).map(|_| server.http2()).collect();
+    let mut asked = Vec::new();
+    for number in 0..1024 {
+        asked.push(connections[number / 100].ask("GET", &target, None));
+    }
+    connections.iter().for_each(|connection| connection.settle());
+    assert_eq!(ask(&server, &target).status(), 503);
+    drop(asked);
+    connections.iter().for_each(|connection| connection.settle());
+    drop(connections);
+    std::thread::sleep(Duration::from_millis(50));
+    let mut next = asking(&server, &target);
+    std::thread::sleep(Duration::from_millis(50));
+    go.send(()).unwrap();
+    assert_eq!(read(&mut first), whole(200, "held"));
+    // The origin takes no more connections: that is another fault than a full queue.
+    assert_eq!(read(&mut next).status(), 502);
+    origin.end();
+    drop((first, next));
+    all_home(&server);
+}
+
+#[test]
+fn an_idle_connection_is_closed_after_its_time() {
+    let server = Server::start(|_| {});
+    let origin = Origin::new(vec![|peer| {
+        peer.head();
+        peer.answer("one");
+        let idle = std::time::Instant::now();
+        peer.end();
+        assert!(idle.elapsed() >= SHORT, "closed after {:?}", idle.elapsed());
+    }]);
+    tuned(&origin, |transport| transport.idle_timeout = SHORT);
+    assert_eq!(ask(&server, &origin.target()), whole(200, "one"));
+    origin.end();
+}
+
+// Beyond so many, what becomes idle is closed at once.
+#[test]
+fn only_so_many_connections_are_kept() {
+    let server = Server::start(|_| {});
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    wish(port, &format!("127.0.0.1:{port}"), |transport| transport.idle_max = 2);
+    let mut clients: Vec<_> = (0..5).map(|_| asking(&server, &format!("/forward/{port}"))).collect();
+    let mut peers: Vec<_> = (0..5).map(|_| Peer::new(listener.accept().unwrap().0)).collect();
+    for peer in &mut peers {
+        peer.head();
+        peer.answer("x");
+    }
+    for client in &mut clients {
+        assert_eq!(read(client), whole(200, "x"));
+    }
+    let mut open = 0;
+    for peer in &peers {
+        peer.0.set_read_timeout(Some(SHORT)).unwrap();
+        open += usize::from((&peer.0).read(&mut [0]).is_err());
+    }
+    assert_eq!(open, 2);
+}
+
+/// A listener whose queue is full: who connects gets no answer.
+fn blackhole() -> (TcpListener, Vec<TcpStream>) {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    socket.listen(0).unwrap();
+    let listener = TcpListener::from(socket);
+    let address = listener.local_addr().unwrap();
+    let mut held = Vec::new();
+    while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(100)) {
+        held.push(stream);
+    }
+    (listener, held)
+}
+
+#[test]
+fn what_cannot_be_reached() {
+    let server = Server::start(|_| {});
+    let (hole, _held) = blackhole();
+    let port = hole.local_addr().unwrap().port();
+    wish(port, &format!("127.0.0.1:{port}"), |transport| transport.connect_timeout = SHORT);
+    assert_eq!(ask(&server, &format!("/forward/{port}")).status(), 504);
+    // RFC 6761 §6.4: it never resolves.
+    wish(1, "nowhere.invalid:80", |_| {});
+    assert_eq!(ask(&server, "/forward/1").status(), 502);
+    wish(2, "no address", |_| {});
+    assert_eq!(ask(&server, "/forward/2").status(), 502);
+    all_home(&server);
+}
+
+// RFC 9110 §4.2: a name may have several addresses; `localhost` has ::1 first on many systems, and nobody listens there.
+#[test]
+fn a_name_is_looked_up() {
+    let server = Server::start(|_| {});
+    let origin = Origin::new(vec![|peer| {
+        peer.head();
+        peer.answer("by name");
+    }]);
+    wish(origin.port, &format!("localhost:{}", origin.port), |_| {});
+    assert_eq!(ask(&server, &origin.target()), whole(200, "by name"));
+    origin.end();
+}
+
+// An upstream that reads nothing is given up after its time, and the connection is closed, not left behind.
+#[test]
+fn an_upstream_that_never_reads() {
+    let server = Server::start(|_| {});
+    for version in [Versions::Http1, Versions::Http2] {
+        let (go, held) = std::sync::mpsc::channel::<()>();
+        let origin = Origin::with(vec![Box::new(move |peer: &mut Peer| {
+            if version == Versions::Http2 {
+                // Windows as wide as they may be.
+                peer.preface(&[(4, 0x7fff_ffff)]);
+                peer.frame(8, 0, 0, &0x7fff_0000_u32.to_be_bytes());
+            }
+            held.recv().unwrap();
+            // What the kernel holds, then the end.
+            peer.rest();
+        })]);
+        tuned(&origin, |transport| {
+            transport.versions = version;
+            (transport.write_timeout, transport.head_timeout) = (Some(SHORT), None);
+        });
+        let mut client = server.client();
+        let mut sending = client.stream.try_clone().unwrap();
+        let head = format!("POST {} HTTP/1.1\r\nHost: a\r\nContent-Length: 50000000\r\n\r\n", origin.target());
+        let sender = std::thread::spawn(move || {
+            let _ = sending.write_all(head.as_bytes());
+            let _ = sending.write_all(&octets(50_000_000));
+        });
+        assert_eq!(read(&mut client).status(), 502, "{version:?}");
+        drop(client);
+        go.send(()).unwrap();
+        sender.join().unwrap();
+        origin.end();
+    }
+    all_home(&server);
+}
+
+// A client that gives up while nothing is taken of what is sent: nothing bounds that, but nothing is left behind either.
+#[test]
+fn a_client_that_goes_while_the_upstream_does_not_read() {
+    let server = Server::start(|_| {});
+    let origin = Origin::new(vec![|peer| {
+        std::thread::sleep(SHORT);
+        peer.rest();
+    }]);
+    let mut client = server.client();
+    client.send(format!("POST {} HTTP/1.1\r\nHost: a\r\nContent-Length: 50000000\r\n\r\n", origin.target()));
+    client.stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+    let _ = client.stream.write_all(&octets(50_000_000));
+    client.reset();
+    origin.end();
+    all_home(&server);
+}
+
+// How slow a client is, is not the upstream's fault: its timeouts run only while it is waited for.
+#[test]
+fn a_slow_client_is_no_slow_upstream() {
+    let server = Server::start(|_| {});
+    for version in [Versions::Http1, Versions::Http2] {
+        let origin = Origin::with(vec![Box::new(move |peer: &mut Peer| {
+            let stream = if version == Versions::Http2 {
+                // Nothing may be sent at first.
+                peer.preface(&[(4, 0)]);
+                let stream = peer.request();
+                peer.frame(4, 1, 0, &[]);
+                std::thread::sleep(2 * SHORT + SHORT / 3);
+                peer.frame(8, 0, stream, &1000_u32.to_be_bytes());
+                while peer.await_frame(0).flags & 1 == 0 {}
+                Some(stream)
+            } else {
+                peer.head();
+                peer.exactly(10);
+                None
+            };
+            match stream {
+                Some(stream) => peer.respond(stream, "slowly"),
+                None => peer.answer("slowly"),
+            }
+        })]);
+        tuned(&origin, |transport| {
+            transport.versions = version;
+            (transport.write_timeout, transport.head_timeout) = (Some(SHORT), Some(SHORT));
+        });
+        let mut client = server.client();
+        client.send(format!("POST {} HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n", origin.target()));
+        // Longer than either limit.
+        std::thread::sleep(2 * SHORT);
+        client.send("0123456789");
+        assert_eq!(read(&mut client), whole(200, "slowly"), "{version:?}");
+        origin.end();
+    }
+}
+
+// A reader that takes an answer slowly, and an upstream that then needs a moment for the rest.
+#[test]
+fn a_slow_reader_is_no_slow_upstream() {
+    let server = Server::start(|_| {});
+    let (go, held) = std::sync::mpsc::channel::<()>();
+    let content = octets(20_000_000);
+    let sent = content.clone();
+    let origin = Origin::with(vec![Box::new(move |peer: &mut Peer| {
+        peer.head();
+        peer.send("HTTP/1.1 200 OK\r\nContent-Length: 20000001\r\n\r\n");
+        peer.send(sent);
+        held.recv().unwrap();
+        std::thread::sleep(SHORT / 3);
+        peer.send("!");
+    })]);
+    tuned(&origin, |transport| transport.read_timeout = Some(SHORT));
+    let mut client = asking(&server, &origin.target());
+    assert_eq!(client.head().status, 200);
+    std::thread::sleep(3 * SHORT);
+    assert!(client.exactly(content.len()) == content);
+    go.send(()).unwrap();
+    assert_eq!(client.exactly(1), b"!");
+    origin.end();
+}

@@ -1,0 +1,150 @@
+//! Connections as their places come and go: reload, drain, places that nobody keeps, and connections that have no more room.
+
+use std::time::Duration;
+
+use causeway_pipeline::Versions;
+
+use causeway_testkit::http2::{flag, kind};
+
+use crate::support::Server;
+use crate::support::forward::wish;
+use crate::support::origin::{Act, Origin};
+use crate::support::server::States;
+use crate::{PATIENCE, all_home, ask, read, whole};
+
+// A connection of a place that is gone is closed once it carries nothing.
+#[test]
+fn a_place_that_nobody_keeps() {
+    let server = Server::start(|_| {});
+    let one: Act = |peer| {
+        peer.head();
+        std::thread::sleep(Duration::from_millis(20));
+        peer.answer("one");
+        peer.end();
+    };
+    let origin = Origin::new(vec![one, one]);
+    let target = origin.target().replace("forward", "forward-once");
+    assert_eq!(ask(&server, &target), whole(200, "one"));
+    assert_eq!(ask(&server, &target), whole(200, "one"));
+    origin.end();
+    all_home(&server);
+}
+
+// A call under way ends under the plan that it began under, which is freed then; the place is kept.
+#[test]
+fn a_reload_while_a_call_runs() {
+    let mut server = Server::start(|setup| setup.states = States::Ballast);
+    let (go, held) = std::sync::mpsc::channel::<()>();
+    let origin = Origin::with(vec![Box::new(move |peer| {
+        peer.head();
+        peer.send("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nsome");
+        held.recv().unwrap();
+        peer.send("more");
+        // The next one comes on the same connection.
+        peer.head();
+        peer.answer("again");
+    })]);
+    let mut client = server.client();
+    client.ask(&origin.target());
+    assert_eq!(client.head().status, 200);
+    server.reload(|setup| setup.states = States::Ballast).unwrap();
+    assert_eq!(server.engine().live_plans(), 2);
+    go.send(()).unwrap();
+    assert_eq!(client.exactly(8), b"somemore");
+    server.await_plans(1);
+    assert_eq!(ask(&server, &origin.target()), whole(200, "again"));
+    origin.end();
+}
+
+// A drain lets a call under way end; idle connections to upstreams keep nobody, and are closed with the worker.
+#[test]
+fn a_drain_with_idle_and_busy_connections() {
+    let mut server = Server::start(|_| {});
+    let idle = Origin::new(vec![|peer| {
+        peer.head();
+        peer.answer("idle");
+        peer.end();
+    }]);
+    assert_eq!(ask(&server, &idle.target()), whole(200, "idle"));
+    let (go, held) = std::sync::mpsc::channel::<()>();
+    let busy = Origin::with(vec![Box::new(move |peer| {
+        peer.head();
+        held.recv().unwrap();
+        peer.answer("busy");
+        peer.end();
+    })]);
+    let mut client = server.client();
+    client.ask(&busy.target());
+    std::thread::sleep(Duration::from_millis(50));
+    let drained = server.drain(PATIENCE);
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!drained.is_finished(), "the call is under way");
+    go.send(()).unwrap();
+    assert_eq!(read(&mut client), whole(200, "busy"));
+    drop(client);
+    drained.join().unwrap();
+    idle.end();
+    busy.end();
+    // Without a grace, what runs is cut.
+    let mut server = Server::start(|_| {});
+    let origin = Origin::new(vec![|peer| {
+        peer.head();
+        peer.end();
+    }]);
+    let mut client = server.client();
+    client.ask(&origin.target());
+    std::thread::sleep(Duration::from_millis(50));
+    server.drain(Duration::ZERO).join().unwrap();
+    client.rest();
+    origin.end();
+}
+
+// RFC 9113 §5.1.2: calls that gathered for a connection do not wait for one that takes few.
+#[test]
+fn calls_beyond_what_a_connection_takes_have_another() {
+    let server = Server::start(|_| {});
+    let few: Act = |peer| {
+        peer.preface(&[(3, 1)]);
+        let stream = peer.request();
+        // The others must not wait for the end of the first.
+        peer.0.set_read_timeout(Some(Duration::from_millis(400))).unwrap();
+        while let Some(frame) = peer.try_frame() {
+            if frame.kind == kind::HEADERS {
+                peer.frame(kind::RST_STREAM, flag::NONE, frame.stream, &7_u32.to_be_bytes());
+            }
+        }
+        peer.0.set_read_timeout(Some(PATIENCE)).unwrap();
+        peer.respond(stream, "few");
+        peer.frames_to_the_end();
+    };
+    // The origin serves one connection after the other, so the place's first connection is this test's own.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    wish(port, &format!("127.0.0.1:{port}"), |transport| {
+        transport.versions = Versions::Http2;
+        transport.idle_timeout = Duration::from_millis(200);
+    });
+    let origins = std::thread::spawn(move || {
+        let served = (0..3).map(|_| {
+            let peer = crate::support::origin::Peer::new(listener.accept().unwrap().0);
+            std::thread::spawn(move || {
+                let mut peer = peer;
+                few(&mut peer);
+            })
+        });
+        let served: Vec<_> = served.collect();
+        served.into_iter().for_each(|served| served.join().unwrap());
+    });
+    let target = format!("/forward2/{port}");
+    let mut first = server.client();
+    first.ask(&target);
+    // Its settings are known by then.
+    std::thread::sleep(Duration::from_millis(50));
+    let mut others = [server.client(), server.client()];
+    others.iter_mut().for_each(|client| client.ask(&target));
+    assert_eq!(read(&mut first), whole(200, "few"));
+    for client in &mut others {
+        assert_eq!(read(client), whole(200, "few"));
+    }
+    origins.join().unwrap();
+}

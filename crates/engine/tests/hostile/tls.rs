@@ -1,0 +1,175 @@
+//! Upstreams over TLS: whom we believe, what we show, and ends that nobody announced.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use causeway_pipeline::{
+    ClientAuthentication, ClientAuthenticationMode, Roots, TlsClient, TlsPolicy, TlsSpec, Transport,
+};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use crate::support::forward::wish;
+use crate::support::tls::{Authority, Store};
+use crate::support::{Server, origin::Origin};
+use crate::{Got, all_home, ask, whole};
+
+/// An origin of HTTP/1.1 over TLS.
+fn protected(authority: &Authority, policy: TlsPolicy) -> Server {
+    let store = Arc::new(Store::default());
+    store.put("good.test", "", authority.sign(&["good.test"]));
+    store.put("<none>", "", authority.sign(&["127.0.0.1"]));
+    Server::start(|setup| {
+        setup.tls = Some(TlsSpec { policies: vec![policy] });
+        setup.certificates = Some(store);
+    })
+}
+
+/// Calls for this port believe this authority, and ask for this name.
+fn trusting(port: u16, authority: &Authority, name: Option<&str>, tweak: impl FnOnce(&mut Transport, &mut TlsClient)) {
+    wish(port, &format!("127.0.0.1:{port}"), |transport| {
+        let mut tls = TlsClient {
+            server_name: name.map(str::to_owned),
+            roots: Roots::These(vec![authority.certificate.clone()]),
+            ..TlsClient::default()
+        };
+        tweak(transport, &mut tls);
+        transport.tls = Some(Arc::new(tls));
+    });
+}
+
+#[test]
+fn whom_is_believed() {
+    let server = Server::start(|_| {});
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    for (why, authority, name, status) in [
+        ("the right one", &ours, Some("good.test"), 200),
+        ("the address itself", &ours, None, 200),
+        ("an unknown authority", &theirs, Some("good.test"), 502),
+        ("another name", &ours, Some("bad.test"), 502),
+    ] {
+        let origin = protected(&ours, TlsPolicy::default());
+        let port = origin.address().port();
+        trusting(port, authority, name, |_, _| {});
+        assert_eq!(ask(&server, &format!("/forward/{port}/fixed")).status(), status, "{why}");
+    }
+    all_home(&server);
+}
+
+// RFC 8446 §2.2: the second handshake resumes the first one's session.
+#[test]
+fn sessions_are_resumed() {
+    let server = Server::start(|_| {});
+    let authority = Authority::new();
+    let origin = protected(&authority, TlsPolicy::default());
+    let port = origin.address().port();
+    trusting(port, &authority, Some("good.test"), |transport, _| transport.idle_timeout = std::time::Duration::ZERO);
+    let mut resumed = Vec::new();
+    for _ in 0..3 {
+        let Got::Whole(200, facts) = ask(&server, &format!("/forward/{port}/tls")) else { panic!("no answer") };
+        resumed.push(facts.contains(" true "));
+    }
+    assert_eq!(resumed, [false, true, true]);
+}
+
+#[test]
+fn a_certificate_of_our_own() {
+    let server = Server::start(|_| {});
+    let authority = Authority::new();
+    let policy = TlsPolicy {
+        client: Some(ClientAuthentication {
+            mode: ClientAuthenticationMode::RequireAndVerify,
+            authorities: vec![authority.certificate.clone()],
+            leaves: Vec::new(),
+        }),
+        ..TlsPolicy::default()
+    };
+    for (shows, status) in [(true, 200), (false, 502)] {
+        let origin = protected(&authority, policy.clone());
+        let port = origin.address().port();
+        trusting(port, &authority, Some("good.test"), |_, tls| {
+            if shows {
+                let signed = authority.sign(&["client.test"]);
+                let chain = signed.chain.iter().map(|certificate| certificate.to_vec()).collect();
+                tls.certificate = Some((chain, signed.key.secret_der().to_vec()));
+            }
+        });
+        assert_eq!(ask(&server, &format!("/forward/{port}/fixed")).status(), status, "shows one: {shows}");
+    }
+}
+
+#[test]
+fn handshakes_that_come_to_nothing() {
+    let server = Server::start(|_| {});
+    let authority = Authority::new();
+    for (why, origin) in [
+        (
+            "in the clear",
+            Origin::new(vec![|peer| {
+                drop((peer.exactly(5), peer.send("HTTP/1.1 400 Bad Request\r\n\r\n"), peer.rest()))
+            }]),
+        ),
+        ("an end", Origin::new(vec![|peer| drop(peer.exactly(5))])),
+        ("a reset", Origin::new(vec![|peer| drop((peer.exactly(5), peer.reset()))])),
+        (
+            "a record of nothing",
+            Origin::new(vec![|peer| {
+                drop((peer.exactly(5), peer.send([22, 3, 3, 0xff, 0xff, 0]), peer.half_close(), peer.rest()))
+            }]),
+        ),
+    ] {
+        trusting(origin.port, &authority, Some("good.test"), |_, _| {});
+        assert_eq!(ask(&server, &origin.target()).status(), 502, "{why}");
+        origin.end();
+    }
+    let silent = Origin::new(vec![|peer| drop(peer.rest())]);
+    trusting(silent.port, &authority, Some("good.test"), |transport, _| {
+        transport.connect_timeout = std::time::Duration::from_millis(200);
+    });
+    assert_eq!(ask(&server, &silent.target()).status(), 504);
+    silent.end();
+    all_home(&server);
+}
+
+// RFC 8446 §6.1, RFC 9112 §9.8: content that ends with the connection is whole only where the end was announced.
+#[test]
+fn an_end_that_nobody_announced_is_a_cut() {
+    let server = Server::start(|_| {});
+    let authority = Authority::new();
+    for (announced, answer, want) in [
+        (true, "HTTP/1.1 200 OK\r\n\r\nabc", whole(200, "abc")),
+        (false, "HTTP/1.1 200 OK\r\n\r\nabc", Got::Cut(200)),
+        (false, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", whole(200, "abc")),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let signed = authority.sign(&["good.test"]);
+        let origin = std::thread::spawn(move || {
+            let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_no_client_auth()
+                .with_single_cert(signed.chain, signed.key)
+                .unwrap();
+            let tls = ServerConnection::new(Arc::new(config)).unwrap();
+            let mut stream = StreamOwned::new(tls, listener.accept().unwrap().0);
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut octet = [0];
+                stream.read_exact(&mut octet).unwrap();
+                head.push(octet[0]);
+            }
+            stream.write_all(answer.as_bytes()).unwrap();
+            if announced {
+                stream.conn.send_close_notify();
+            }
+            stream.flush().unwrap();
+            // The head is seen before the end.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        });
+        trusting(port, &authority, Some("good.test"), |_, _| {});
+        assert_eq!(ask(&server, &format!("/forward/{port}")), want, "announced: {announced}, {answer:?}");
+        origin.join().unwrap();
+    }
+    all_home(&server);
+}

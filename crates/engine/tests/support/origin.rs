@@ -1,0 +1,197 @@
+//! Origins that a test scripts: octet by octet over HTTP/1, frame by frame over HTTP/2.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use causeway_testkit::http2::{Frame, flag, kind, literal};
+
+use super::PATIENCE;
+
+/// An origin that takes one connection after another and does to each what it is told.
+pub(crate) struct Origin {
+    pub(crate) port: u16,
+    thread: JoinHandle<()>,
+}
+
+pub(crate) type Act = fn(&mut Peer);
+/// An act that holds something.
+pub(crate) type Deed = Box<dyn FnOnce(&mut Peer) + Send>;
+
+impl Origin {
+    pub(crate) fn new(connections: Vec<Act>) -> Self {
+        Self::with(connections.into_iter().map(|act| Box::new(act) as Deed).collect())
+    }
+
+    pub(crate) fn with(connections: Vec<Deed>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let thread = std::thread::spawn(move || {
+            for act in connections {
+                act(&mut Peer::new(listener.accept().unwrap().0));
+            }
+        });
+        Self { port, thread }
+    }
+
+    #[track_caller]
+    pub(crate) fn end(self) {
+        if let Err(panic) = self.thread.join() {
+            std::panic::resume_unwind(panic);
+        }
+    }
+
+    /// A target that is sent on to it.
+    pub(crate) fn target(&self) -> String {
+        format!("/forward/{}", self.port)
+    }
+}
+
+/// One connection of an origin.
+pub(crate) struct Peer(pub(crate) TcpStream);
+
+impl Peer {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self(stream)
+    }
+
+    /// Reads up to the end of a head.
+    #[track_caller]
+    pub(crate) fn head(&mut self) -> String {
+        self.try_head().expect("a head")
+    }
+
+    /// Reads up to the end of a head; `None` where the other side ends before.
+    pub(crate) fn try_head(&mut self) -> Option<String> {
+        let mut octets = Vec::new();
+        while !octets.ends_with(b"\r\n\r\n") {
+            let mut octet = [0];
+            match self.0.read(&mut octet) {
+                Ok(1) => octets.push(octet[0]),
+                _ => return None,
+            }
+        }
+        Some(String::from_utf8(octets).unwrap())
+    }
+
+    #[track_caller]
+    pub(crate) fn exactly(&mut self, len: usize) -> Vec<u8> {
+        let mut octets = vec![0; len];
+        self.0.read_exact(&mut octets).unwrap();
+        octets
+    }
+
+    #[track_caller]
+    pub(crate) fn send(&mut self, octets: impl AsRef<[u8]>) {
+        self.0.write_all(octets.as_ref()).unwrap();
+    }
+
+    /// A whole answer, and the connection goes on.
+    #[track_caller]
+    pub(crate) fn answer(&mut self, text: &str) {
+        self.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len()));
+    }
+
+    /// Waits for the other side's end, and nothing before it.
+    #[track_caller]
+    pub(crate) fn end(&mut self) {
+        let octets = self.rest();
+        assert_eq!(String::from_utf8_lossy(&octets), "");
+    }
+
+    /// All up to the other side's end. A reset is an end, too; no end at all is a failure.
+    #[track_caller]
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
+        let mut octets = Vec::new();
+        if let Err(error) = self.0.read_to_end(&mut octets) {
+            assert!(!matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "it stays open: {error}");
+        }
+        octets
+    }
+
+    /// Ends our sending side.
+    pub(crate) fn half_close(&mut self) {
+        self.0.shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// What is dropped from here on is reset.
+    pub(crate) fn reset(&mut self) {
+        socket2::SockRef::from(&self.0).set_linger(Some(Duration::ZERO)).unwrap();
+    }
+
+    /// Reads a client's preface, and says these settings.
+    #[track_caller]
+    pub(crate) fn preface(&mut self, settings: &[(u16, u32)]) {
+        assert_eq!(self.exactly(24), b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+        let settings: Vec<u8> =
+            settings.iter().flat_map(|(id, value)| [&id.to_be_bytes()[..], &value.to_be_bytes()].concat()).collect();
+        self.frame(kind::SETTINGS, flag::NONE, 0, &settings);
+    }
+
+    /// Sends a frame.
+    #[track_caller]
+    pub(crate) fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        let len = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        let mut octets = vec![len[1], len[2], len[3], kind, flags];
+        octets.extend_from_slice(&stream.to_be_bytes());
+        octets.extend_from_slice(payload);
+        self.send(octets);
+    }
+
+    /// The next frame; `None` at the end.
+    pub(crate) fn try_frame(&mut self) -> Option<Frame> {
+        let mut head = [0; 9];
+        self.0.read_exact(&mut head).ok()?;
+        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        self.0.read_exact(&mut payload).ok()?;
+        let stream = u32::from_be_bytes([head[5] & 0x7f, head[6], head[7], head[8]]);
+        Some(Frame { kind: head[3], flags: head[4], stream, payload })
+    }
+
+    /// Reads on to the next frame of a kind.
+    #[track_caller]
+    pub(crate) fn await_frame(&mut self, wanted: u8) -> Frame {
+        loop {
+            let frame = self.try_frame().unwrap_or_else(|| panic!("an end before a frame of kind {wanted}"));
+            if frame.kind == wanted {
+                return frame;
+            }
+        }
+    }
+
+    /// Reads on to the next request; its stream.
+    #[track_caller]
+    pub(crate) fn request(&mut self) -> u32 {
+        self.await_frame(kind::HEADERS).stream
+    }
+
+    /// A whole answer to a stream.
+    #[track_caller]
+    pub(crate) fn respond(&mut self, stream: u32, text: &str) {
+        self.frame(kind::HEADERS, flag::END_HEADERS, stream, &status_200());
+        self.frame(kind::DATA, flag::END_STREAM, stream, text.as_bytes());
+    }
+
+    /// Reads on to the other side's end; the kinds of what came, without settings and their like.
+    #[track_caller]
+    pub(crate) fn frames_to_the_end(&mut self) -> Vec<u8> {
+        let mut kinds = Vec::new();
+        while let Some(frame) = self.try_frame() {
+            if !matches!(frame.kind, kind::SETTINGS | kind::WINDOW_UPDATE | kind::PING) {
+                kinds.push(frame.kind);
+            }
+        }
+        kinds
+    }
+}
+
+/// A field block that says 200 and one field.
+pub(crate) fn status_200() -> Vec<u8> {
+    let mut block = vec![0x88];
+    literal(&mut block, b"x-a", b"b");
+    block
+}

@@ -1,0 +1,112 @@
+//! The message of a unary call, while it comes.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context as Task, Poll};
+use std::time::Instant;
+
+use causeway_httpgrpc::{Code, DecodeFault, RequestDecoder, Status, Turn};
+use causeway_message::{Chunk, StatusCode};
+use causeway_pipeline::{BodyFault, BodyStream as _, Context, Frame, IncomingBody, Sleep, Step, Worker};
+
+use super::lend::{Held, Lease, Unary as _};
+use super::{deadline_exceeded, refuse, refuse_fault, take_over};
+
+/// Why there is no request.
+pub(super) enum Unreceived {
+    Decode(DecodeFault),
+    Body(BodyFault),
+    Deadline,
+}
+
+/// Reads the call whole, then goes on with the request in it.
+pub(super) fn begin(
+    cx: &mut Context,
+    body: IncomingBody,
+    decoder: Lease<RequestDecoder>,
+    deadline: Option<Instant>,
+) -> Step {
+    let worker = Rc::clone(cx.worker());
+    let sleep = deadline.map(|at| Sleep::until(Rc::clone(&worker), at));
+    let receiving = Receiving { body, decoder: Some(decoder), rest: Chunk::default(), worker, sleep };
+    cx.wait(receiving, move |cx, received| match received {
+        Ok(decoder) => received_whole(cx, decoder, deadline),
+        Err(why) => refuse_unreceived(cx, why),
+    })
+}
+
+fn received_whole(cx: &mut Context, mut decoder: Lease<RequestDecoder>, deadline: Option<Instant>) -> Step {
+    if let Err(refused) = take_over(cx, &mut decoder.message_mut().head, deadline) {
+        return refused;
+    }
+    if decoder.body().octets() > 0 {
+        cx.replace_body_by(Box::new(Held(decoder)));
+    }
+    Step::Next
+}
+
+pub(super) fn refuse_unreceived(cx: &mut Context, why: Unreceived) -> Step {
+    let status = match why {
+        Unreceived::Decode(fault) => return refuse_fault(cx, fault),
+        Unreceived::Deadline => deadline_exceeded(),
+        Unreceived::Body(fault) => {
+            let code = match fault {
+                BodyFault::TooLarge => Code::RESOURCE_EXHAUSTED,
+                BodyFault::TimedOut => Code::DEADLINE_EXCEEDED,
+                _ => Code::CANCELLED,
+            };
+            Status::new(code, format!("reading the call: {fault}"))
+        }
+    };
+    refuse(cx, StatusCode::OK, &status)
+}
+
+struct Receiving {
+    body: IncomingBody,
+    decoder: Option<Lease<RequestDecoder>>,
+    /// What the decoder has not taken yet.
+    rest: Chunk,
+    worker: Rc<dyn Worker>,
+    sleep: Option<Sleep>,
+}
+
+impl Receiving {
+    fn poll_whole(&mut self, task: &mut Task<'_>) -> Poll<Result<(), Unreceived>> {
+        let decoder = self.decoder.as_mut().expect("not polled behind its end");
+        loop {
+            let turn = decoder.push(&mut self.rest, &mut || self.worker.take_block());
+            match turn {
+                Err(fault) => return Poll::Ready(Err(Unreceived::Decode(fault))),
+                Ok(Turn::More) => {
+                    task.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                // An empty chunk would keep its block from going home.
+                Ok(Turn::Done) => self.rest = Chunk::default(),
+            }
+            match self.body.poll_frame(task) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) => self.rest = chunk,
+                Poll::Ready(Some(Ok(Frame::Trailers(_)))) => {}
+                Poll::Ready(Some(Err(fault))) => return Poll::Ready(Err(Unreceived::Body(fault))),
+                Poll::Ready(None) => return Poll::Ready(decoder.finish().map_err(Unreceived::Decode)),
+            }
+        }
+    }
+}
+
+impl Future for Receiving {
+    type Output = Result<Lease<RequestDecoder>, Unreceived>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+        if let Poll::Ready(whole) = self.poll_whole(task) {
+            let decoder = self.decoder.take().expect("it was there");
+            return Poll::Ready(whole.map(|()| decoder));
+        }
+        match self.sleep.as_mut().map(|sleep| Pin::new(sleep).poll(task)) {
+            Some(Poll::Ready(())) => Poll::Ready(Err(Unreceived::Deadline)),
+            _ => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,456 @@
+use std::cell::RefCell;
+use std::time::Duration;
+
+use causeway_httpgrpc::stream::{Part as StreamPart, ResponseStreamDecoder, encode_chunk, encode_request_head};
+use causeway_httpgrpc::{Code, Encoding, Limits, ResponseDecoder, Status, Turn, decode_error, encode_request};
+use causeway_message::{BlockMut, Chunk, FieldMap, Head, NameRef, StatusCode};
+use causeway_pipeline::{
+    Body, BodyFault, Context, Fault, Frame, Handler, Part, Registry, Response, Sleep, Step, Verdict, Worker as _,
+};
+use causeway_testkit::{Answer, FakeWorker, Kit, Request};
+use serde_json::{Value, json};
+
+use super::*;
+
+/// Answers with what came, by reference.
+struct Echo;
+
+impl Handler for Echo {
+    fn enter(&self, cx: &mut Context) -> Step {
+        match cx.take_body() {
+            Some(body) => Step::Respond(Response { status: StatusCode::OK, body: Body::Incoming(body) }),
+            None => Step::Fail(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
+        }
+    }
+}
+
+/// Answers in pieces whose length nobody knows.
+struct Pieces(u16, Vec<&'static str>);
+
+impl Handler for Pieces {
+    fn enter(&self, _: &mut Context) -> Step {
+        struct Stream(std::vec::IntoIter<&'static str>);
+        impl causeway_pipeline::BodyStream for Stream {
+            fn poll_frame(
+                &mut self,
+                _: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<Option<Result<Frame, BodyFault>>> {
+                std::task::Poll::Ready(
+                    self.0.next().map(|piece| Ok(Frame::Chunk(Chunk::from_static(piece.as_bytes())))),
+                )
+            }
+        }
+        Step::Respond(Response::stream(StatusCode::new(self.0).unwrap(), Stream(self.1.clone().into_iter())))
+    }
+}
+
+/// Sleeps before it passes on.
+struct Slow;
+
+impl Handler for Slow {
+    fn enter(&self, cx: &mut Context) -> Step {
+        let worker = Rc::clone(cx.worker());
+        let until = worker.now() + Duration::from_secs(60);
+        cx.wait(Sleep::until(worker, until), |_, ()| Step::Next)
+    }
+}
+
+fn registry() -> Registry {
+    let mut registry = Registry::default();
+    crate::register(&mut registry);
+    registry.handler("echo", |_, _| Ok(Box::new(Echo)));
+    registry.handler("slow", |_, _| Ok(Box::new(Slow)));
+    registry.handler("pieces", |value, _| {
+        let status = value["status"].as_u64().unwrap_or(200) as u16;
+        Ok(Box::new(Pieces(status, vec!["one ", "two"])))
+    });
+    registry
+}
+
+/// `httpgrpc` with these options before the handlers, on a server with these error routes.
+fn kit_with(options: Value, handlers: Value, errors: &Value) -> Kit {
+    let mut own = options;
+    own["handler"] = json!("httpgrpc");
+    let mut handle = vec![own];
+    handle.extend(handlers.as_array().unwrap().iter().cloned());
+    Kit::with_errors(&registry(), &json!([{ "handle": handle }]), errors)
+}
+
+fn kit(handlers: Value) -> Kit {
+    kit_with(json!({}), handlers, &Value::Null)
+}
+
+fn call_to(path: &str) -> Request {
+    Request::new("POST", path).field("Content-Type", "application/grpc").field("TE", "trailers")
+}
+
+fn head(method: &str, target: &str, fields: &[(&str, &str)]) -> Head {
+    let mut head = Head::new();
+    head.set_method(Method::parse(method.as_bytes()).unwrap());
+    head.set_target(target).unwrap();
+    for (name, value) in fields {
+        let value = FieldValue::parse(value.as_bytes()).unwrap();
+        head.fields_mut().append(NameRef::parse(name.as_bytes()).unwrap(), value);
+    }
+    head
+}
+
+fn message(method: &str, target: &str, fields: &[(&str, &str)], body: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode_request(&head(method, target, fields), body.len() as u64, &mut out).unwrap();
+    out.extend_from_slice(body.as_bytes());
+    out
+}
+
+fn call(method: &str, target: &str, fields: &[(&str, &str)], body: &str) -> Request {
+    call_to(UNARY_PATH).content(message(method, target, fields, body))
+}
+
+fn blocks() -> BlockMut {
+    FakeWorker::new().take_block()
+}
+
+/// What a client of dskit's makes of an answer: status, fields, body.
+struct Got {
+    status: u16,
+    fields: FieldMap,
+    body: String,
+    is_error: bool,
+}
+
+impl Got {
+    fn field(&self, name: &str) -> &str {
+        std::str::from_utf8(self.fields.get(NameRef::parse(name.as_bytes()).unwrap()).unwrap_or_default()).unwrap()
+    }
+}
+
+/// The head's fields, as trailers of a call without a message.
+fn trailers_only(answer: &Answer) -> FieldMap {
+    let mut fields = FieldMap::new();
+    for (name, value) in &answer.fields {
+        fields.append(NameRef::parse(name.as_bytes()).unwrap(), FieldValue::parse(value.as_bytes()).unwrap());
+    }
+    fields
+}
+
+#[track_caller]
+fn got(answer: &Answer) -> Got {
+    assert_eq!((answer.status, answer.field("Content-Type")), (200, Some("application/grpc")), "{answer:?}");
+    let mut decoder = ResponseDecoder::new(Limits::default());
+    let only = trailers_only(answer);
+    let is_error = only.contains(names::GRPC_STATUS);
+    if is_error {
+        assert!(decode_error(&only, &mut decoder, &mut blocks), "{}", Status::of(&only));
+    } else {
+        let trailers = answer.trailers.as_ref().expect("trailers");
+        assert_eq!(Status::of(trailers), Status::OK);
+        let mut octets = Chunk::from(answer.body.clone());
+        assert_eq!(decoder.push(&mut octets, &mut blocks), Ok(Turn::Done));
+        decoder.finish().unwrap();
+    }
+    let message = decoder.message_mut();
+    let body = message.body.drain().map(|chunk| String::from_utf8(chunk.as_slice().to_vec()).unwrap()).collect();
+    Got { status: message.head.status().as_u16(), fields: message.head.fields().clone(), body, is_error }
+}
+
+#[track_caller]
+fn refused(answer: &Answer, http: u16, code: Code) {
+    let status = Status::of(&trailers_only(answer));
+    assert_eq!((answer.status, status.code), (http, code), "{status}");
+    assert_eq!((answer.field("Content-Type"), answer.body.len()), (Some("application/grpc"), 0));
+}
+
+const SAYS: &str =
+    "{http.request.method} {http.request.host} {http.request.uri} {http.request.header.X-A} {http.request.body}";
+
+// httpgrpc.proto: a message is a request, and its answer a message; the host is the call's.
+#[test]
+fn a_carried_request_is_a_request() {
+    let respond =
+        json!({ "handler": "static_response", "status_code": 201, "body": SAYS, "headers": { "X-B": ["b1", "b2"] } });
+    let mut kit = kit(json!([respond]));
+    for (request, want) in [
+        (call("PUT", "/p%20q?x=y", &[("X-A", "a")], "content"), "PUT localhost /p%20q?x=y a content"),
+        (call("GET", "/", &[("Host", "other.test")], ""), "GET localhost /  "),
+        (call("GET", "http://other.test/a?b", &[], ""), "GET localhost /a?b  "),
+        (call("GET", "http://other.test", &[], ""), "GET localhost /  "),
+    ] {
+        let answer = got(&kit.send(&request));
+        assert_eq!((answer.status, &*answer.body, answer.is_error), (201, want, false));
+        assert_eq!(answer.fields.get_all(NameRef::Other("X-B")).collect::<Vec<_>>(), [b"b1", b"b2"]);
+        assert_eq!(answer.field("Server"), "Causeway");
+    }
+    // However it is cut.
+    let message = message("PUT", "/", &[("X-A", "a")], "content");
+    for at in 0..=message.len() {
+        let request = call_to(UNARY_PATH).content(&message[..at]).content(&message[at..]);
+        assert_eq!(got(&kit.send(&request)).body, "PUT localhost / a content", "cut at {at}");
+    }
+}
+
+// gRPC over HTTP/2, "Requests"; grpc-go's statuses for what is none.
+#[test]
+fn what_is_no_call() {
+    let mut kit = kit(json!([{ "handler": "static_response", "body": "plain" }]));
+    for request in [Request::get("/"), call_to("/other.Service/Method"), Request::new("POST", "/httpgrpc.HTTP/handle")]
+    {
+        assert_eq!(kit.send(&request).text(), "plain");
+    }
+    refused(&kit.send(&Request::get(UNARY_PATH)), 405, Code::INTERNAL);
+    refused(&kit.send(&Request::new("POST", UNARY_PATH)), 415, Code::INVALID_ARGUMENT);
+    let json = Request::new("POST", UNARY_PATH).field("Content-Type", "application/grpc+json");
+    refused(&kit.send(&json), 415, Code::INVALID_ARGUMENT);
+    refused(&kit.send(&call("GET", "/", &[], "").field("grpc-timeout", "soon")), 400, Code::INTERNAL);
+    refused(&kit.send(&call_to(STREAM_PATH)), 200, Code::UNIMPLEMENTED);
+}
+
+// Decoding's faults end the call, and nothing else.
+#[test]
+fn what_is_no_message() {
+    let mut kit = kit_with(json!({ "max_message_size": 100 }), json!([{ "handler": "echo" }]), &Value::Null);
+    let long = call("POST", "/", &[], &"x".repeat(100));
+    refused(&kit.send(&long), 200, Code::RESOURCE_EXHAUSTED);
+    let whole = message("POST", "/", &[], "content");
+    refused(&kit.send(&call_to(UNARY_PATH).content(&whole[..whole.len() - 1])), 200, Code::INTERNAL);
+    refused(&kit.send(&call_to(UNARY_PATH)), 200, Code::UNIMPLEMENTED);
+    refused(&kit.send(&call_to(UNARY_PATH).content([whole.clone(), whole.clone()].concat())), 200, Code::UNIMPLEMENTED);
+    refused(&kit.send(&call("GET", UNARY_PATH, &[], "")), 200, Code::INVALID_ARGUMENT);
+    let unknown = call_to(UNARY_PATH).field("grpc-encoding", "br").content(b"\x01\0\0\0\x01x".to_vec());
+    let answer = kit.send(&unknown);
+    refused(&answer, 200, Code::UNIMPLEMENTED);
+    assert_eq!(answer.field("grpc-accept-encoding"), Some("gzip"));
+    // What is too long is known by its prefix: nobody waits for the rest.
+    let begun = call_to(UNARY_PATH).content(b"\0\0\0\0\x65".to_vec()).body_open();
+    refused(&kit.send(&begun), 200, Code::RESOURCE_EXHAUSTED);
+    assert_eq!(got(&kit.send(&call_to(UNARY_PATH).content(whole))).body, "content", "the next one is served");
+}
+
+// dskit, Server.Handle: 5xx are errors with the response in them; other answers are messages.
+#[test]
+fn statuses_that_are_errors() {
+    for (status, is_error) in [(200, false), (404, false), (499, false), (500, true), (503, true), (599, true)] {
+        for body in ["", "why"] {
+            let answer = json!({ "handler": "static_response", "status_code": status, "body": body, "headers": { "X-A": ["a"] } });
+            let answer = got(&kit(json!([answer])).send(&call("GET", "/", &[], "")));
+            assert_eq!((answer.status, &*answer.body, answer.is_error), (status, body, is_error));
+            assert_eq!(answer.field("X-A"), "a");
+        }
+        let answer = got(&kit(json!([{ "handler": "pieces", "status": status }])).send(&call("GET", "/", &[], "")));
+        assert_eq!((answer.status, &*answer.body, answer.is_error), (status, "one two", is_error));
+    }
+    // Too long for trailers: a message, which dskit's clients take too.
+    let long = json!({ "handler": "static_response", "status_code": 500, "body": "x".repeat(100_000) });
+    let answer = got(&kit(json!([long])).send(&call("GET", "/", &[], "")));
+    assert_eq!((answer.status, answer.body.len(), answer.is_error), (500, 100_000, false));
+    // The control fields go no further.
+    let told = json!({ "handler": "static_response", "status_code": 500, "body": "b", "headers": { "X-ErrorMessage": ["m"] } });
+    let answer = kit(json!([told])).send(&call("GET", "/", &[], ""));
+    assert_eq!(answer.field("grpc-message"), Some("m"));
+    assert_eq!(got(&answer).field("X-ErrorMessage"), "");
+}
+
+// A fault has the answer that it has without the handler: of the error routes, or its own status.
+#[test]
+fn faults_go_through_the_error_routes() {
+    let fail = json!([{ "handler": "rewrite", "uri": "/changed" }, { "handler": "error", "status_code": 404, "error": "none" }]);
+    let request = call("POST", "/asked?q", &[("X-A", "a")], "content");
+    let answer = got(&kit(fail.clone()).send(&request));
+    assert_eq!((answer.status, &*answer.body), (404, ""));
+    let say = json!([{ "handle": [{
+        "handler": "static_response",
+        "body": format!("{{http.error.status_code}} {SAYS}"),
+    }] }]);
+    let answer = got(&kit_with(json!({}), fail.clone(), &say).send(&request));
+    assert_eq!((answer.status, &*answer.body), (404, "404 POST localhost /asked?q a content"));
+    // Error routes that fail: the first fault's status.
+    let fails = json!([{ "handle": [{ "handler": "error", "status_code": 418 }] }]);
+    assert_eq!(got(&kit_with(json!({}), fail, &fails).send(&request)).status, 404);
+    // And without a call the handler is not there.
+    let mut plain = kit(json!([{ "handler": "error", "status_code": 404 }]));
+    assert_eq!(plain.send(&Request::get("/")).status, 404);
+}
+
+// gRPC over HTTP/2, "Timeout": whatever waits is given up.
+#[test]
+fn deadlines() {
+    let mut slow = kit(json!([{ "handler": "slow" }, { "handler": "static_response", "body": "late" }]));
+    assert_eq!(got(&slow.send(&call("GET", "/", &[], "").field("grpc-timeout", "61S"))).body, "late");
+    refused(&slow.send(&call("GET", "/", &[], "").field("grpc-timeout", "59S")), 200, Code::DEADLINE_EXCEEDED);
+    assert_eq!(slow.worker().sleepers(), 0, "nobody sleeps on");
+    // The call itself does not come.
+    let begun = call_to(UNARY_PATH).field("grpc-timeout", "1S").content(b"\0\0\0\0\x65".to_vec()).body_open();
+    refused(&slow.send(&begun), 200, Code::DEADLINE_EXCEEDED);
+    // Error routes have no say: nobody waits for them.
+    let errors = json!([{ "handle": [{ "handler": "slow" }] }]);
+    let mut slow = kit_with(json!({}), json!([{ "handler": "slow" }]), &errors);
+    refused(&slow.send(&call("GET", "/", &[], "").field("grpc-timeout", "1S")), 200, Code::DEADLINE_EXCEEDED);
+}
+
+// RFC 9110 §9.3.2, §8.6: no content, but its length.
+#[test]
+fn head_has_no_content() {
+    let mut kit = kit(json!([{ "handler": "static_response", "body": "content" }]));
+    let answer = got(&kit.send(&call("HEAD", "/", &[], "")));
+    assert_eq!((answer.status, &*answer.body, answer.field("Content-Length")), (200, "", "7"));
+}
+
+// Caddy, request_body: the limit is the carried request's.
+#[test]
+fn limits_of_the_carried_body() {
+    let handlers = json!([{ "handler": "request_body", "max_size": 5 }, { "handler": "static_response", "body": "{http.request.body}" }]);
+    assert_eq!(got(&kit(handlers.clone()).send(&call("POST", "/", &[], "12345"))).body, "12345");
+    assert_eq!(got(&kit(handlers).send(&call("POST", "/", &[], "123456"))).status, 413);
+}
+
+// Two of them: the first one takes the call, the second sees a request.
+#[test]
+fn one_within_another() {
+    let inner = json!({ "handler": "httpgrpc" });
+    let say = json!({ "handler": "static_response", "body": SAYS });
+    let mut nested = kit(json!([inner, say]));
+    assert_eq!(got(&nested.send(&call("GET", "/x", &[], ""))).body, "GET localhost /x  ");
+    let to_itself = json!({ "handler": "rewrite", "uri": UNARY_PATH });
+    assert_eq!(got(&kit(json!([to_itself, inner])).send(&call("GET", "/x", &[], ""))).status, 508);
+}
+
+// An exchange after a call is as on fresh storage.
+#[test]
+fn nothing_is_left_of_a_call() {
+    let mut kit = kit(json!([{ "handler": "static_response", "status_code": 202, "body": SAYS }]));
+    let plain = Request::get("/plain");
+    let fresh = kit.send(&plain);
+    drop(kit.send(&call("POST", "/asked?q", &[("X-A", "a")], "content").field("grpc-timeout", "1S")));
+    assert_eq!(kit.send(&plain), fresh);
+}
+
+thread_local! {
+    static SEEN: RefCell<Vec<(usize, usize)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Notes where what it passes on lies.
+struct Noting(Body);
+
+impl Handler for Noted {
+    fn enter(&self, cx: &mut Context) -> Step {
+        let body = cx.take_body().map(Body::Incoming).unwrap_or_default();
+        Step::Respond(Response { status: StatusCode::OK, body: Body::Stream(Box::new(Noting(body))) })
+    }
+}
+
+struct Noted;
+
+impl causeway_pipeline::BodyStream for Noting {
+    fn poll_frame(&mut self, task: &mut std::task::Context<'_>) -> std::task::Poll<Option<Result<Frame, BodyFault>>> {
+        let Body::Incoming(body) = &mut self.0 else { return std::task::Poll::Ready(None) };
+        let polled = body.poll_frame(task);
+        if let std::task::Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) = &polled {
+            SEEN.with_borrow_mut(|seen| seen.push((chunk.as_slice().as_ptr().addr(), chunk.len())));
+        }
+        polled
+    }
+
+    fn len(&self) -> Option<u64> {
+        self.0.len()
+    }
+}
+
+// What was received is what the handler reads and what is sent: the same octets at the same place, in both directions.
+#[test]
+fn content_is_not_copied() {
+    let mut registry = registry();
+    registry.handler("noted", |_, _| Ok(Box::new(Noted)));
+    let handle = json!([{ "handle": [{ "handler": "httpgrpc" }, { "handler": "noted" }] }]);
+    let mut kit = Kit::new(&registry, &handle);
+    let content: String = ('a'..='z').cycle().take(1_000_000).collect();
+    let mut whole = Chunk::from(message("POST", "/", &[], &content));
+    let from = whole.as_slice().as_ptr().addr();
+    let to = from + whole.len();
+    let body_at = to - content.len();
+    let mut request = call_to(UNARY_PATH);
+    while !whole.is_empty() {
+        request = request.chunk(whole.split_to(whole.len().min(16 * 1024)));
+    }
+    let verdict = kit.verdict(&request);
+    let Verdict::Respond(Response { body: Body::Parts(parts), .. }) = verdict else { panic!("{verdict:?}") };
+    let mut sent = Vec::new();
+    let mut task = std::task::Context::from_waker(std::task::Waker::noop());
+    for part in parts {
+        let Part::Stream(mut stream) = part else { continue };
+        while let std::task::Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) = stream.poll_frame(&mut task) {
+            sent.push((chunk.as_slice().as_ptr().addr(), chunk.len()));
+        }
+    }
+    // Piece after piece of the content, as it was received.
+    let mut at = body_at;
+    for &(place, len) in &sent {
+        assert_eq!(place, at);
+        at += len;
+    }
+    assert_eq!(at, to, "all of it");
+    SEEN.with_borrow(|seen| assert_eq!(*seen, sent));
+}
+
+fn stream_call(fields: &[(&str, &str)], pieces: &[&str]) -> Request {
+    let (mut out, mut scratch) = (Vec::new(), Vec::new());
+    encode_request_head(&head("POST", "/s", fields), &mut scratch, &mut out).unwrap();
+    for piece in pieces {
+        encode_chunk(piece.len() as u64, &mut out).unwrap();
+        out.extend_from_slice(piece.as_bytes());
+    }
+    call_to(STREAM_PATH).content(out)
+}
+
+/// Status, Content-Length and content of an answer in frames.
+#[track_caller]
+fn streamed(answer: &Answer) -> (u16, Option<u64>, String) {
+    assert_eq!((answer.status, answer.field("Content-Type")), (200, Some("application/grpc")), "{answer:?}");
+    assert_eq!(Status::of(answer.trailers.as_ref().expect("trailers")), Status::OK);
+    let mut decoder = ResponseStreamDecoder::new(Limits::default());
+    decoder.begin(Encoding::Identity);
+    let (mut octets, mut content) = (Chunk::from(answer.body.clone()), String::new());
+    while let Some(part) = decoder.next(&mut octets, &mut blocks).unwrap() {
+        if let StreamPart::Chunk(chunk) = part {
+            content += std::str::from_utf8(chunk.as_slice()).unwrap();
+        }
+    }
+    decoder.finish().unwrap();
+    (decoder.head().status().as_u16(), decoder.head().fields().content_length().unwrap(), content)
+}
+
+// crates/httpgrpc/proto: frames of a head and content, both ways; a status of 5xx is an answer like others.
+#[test]
+fn exchanges_that_stream() {
+    let options = json!({ "stream": true });
+    let mut echo = kit_with(options.clone(), json!([{ "handler": "echo" }]), &Value::Null);
+    assert_eq!(streamed(&echo.send(&stream_call(&[], &["one ", "two"]))), (200, None, "one two".to_owned()));
+    let sized = stream_call(&[("Content-Length", "7")], &["one ", "two"]);
+    assert_eq!(streamed(&echo.send(&sized)), (200, Some(7), "one two".to_owned()));
+    assert_eq!(streamed(&echo.send(&stream_call(&[], &[]))), (200, None, String::new()));
+    let mut pieces = kit_with(options.clone(), json!([{ "handler": "pieces", "status": 503 }]), &Value::Null);
+    assert_eq!(streamed(&pieces.send(&stream_call(&[], &[]))), (503, None, "one two".to_owned()));
+    let long = "x".repeat(5_000_000);
+    let say = json!({ "handler": "static_response", "body": long });
+    let (_, length, content) =
+        streamed(&kit_with(options.clone(), json!([say]), &Value::Null).send(&stream_call(&[], &[])));
+    assert_eq!((length, content.len()), (Some(5_000_000), 5_000_000), "more than a frame");
+    refused(&echo.send(&call_to(STREAM_PATH)), 200, Code::UNIMPLEMENTED);
+    refused(&echo.send(&call_to(STREAM_PATH).content(b"\0\0\0\0\x03\x1a\x01x".to_vec())), 200, Code::INTERNAL);
+    // The limit of a body whose length nobody said.
+    let handlers = json!([{ "handler": "request_body", "max_size": 5 }, { "handler": "static_response", "body": "{http.request.body}" }]);
+    let mut limited = kit_with(options, handlers, &Value::Null);
+    assert_eq!(streamed(&limited.send(&stream_call(&[], &["one ", "two"]))).0, 413);
+}
+
+#[test]
+fn options_that_are_none() {
+    for (options, want) in [
+        (json!({ "max_message_size": 0 }), "max_message_size: found '0', expected octets, from 1 to 4294967295"),
+        (json!({ "max_message_size": 1u64 << 32 }), "found '4294967296', expected octets"),
+        (json!({ "streams": true }), "unknown field `streams`"),
+    ] {
+        let mut handler = options;
+        handler["handler"] = json!("httpgrpc");
+        let error = Kit::build(&registry(), &json!([{ "handle": [handler] }]), &Value::Null).err().expect("refused");
+        assert!(error.to_string().contains(want), "{error}");
+    }
+}

@@ -1,0 +1,147 @@
+//! From the request to the call: the message's head before the content, and the call's own fields.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use causeway_httpgrpc::stream::encode_request_head;
+use causeway_httpgrpc::{
+    ACCEPTED_ENCODINGS, CONTENT_TYPE, METADATA_METHOD, METADATA_URL, STREAM_PATH, UNARY_PATH, encode_request, timeout,
+};
+use causeway_message::{Chunk, FieldValue, Head, Method, NameRef, StatusCode, names};
+use causeway_pipeline::{Body, BodyFault, BodyStream, Call, Context, Fault, Part, Reason};
+
+use super::super::backend::Place;
+use super::HttpGrpc;
+use super::gather::Gathering;
+use crate::httpgrpc::stream::Framing;
+use crate::rendered::with_field_value;
+
+/// The tenant, which dskit's servers look for beside the message.
+const SCOPE_ORG_ID: &str = "X-Scope-OrgID";
+const USER_AGENT: FieldValue<'static> = FieldValue::from_static("grpc-causeway");
+
+/// Puts the request in a call of gRPC.
+pub(in super::super) fn wrap(
+    cx: &mut Context,
+    call: &Call,
+    content: Body,
+    place: &Place,
+    options: HttpGrpc,
+) -> Result<Body, Fault> {
+    let known = match &content {
+        Body::Tunnel(_) => return Err(no_tunnel()),
+        content => content.len(),
+    };
+    let fits = known.is_some_and(|octets| octets <= u64::from(options.message_octets_max));
+    let now = cx.worker().now();
+    if !fits && options.streams && place.may_stream(now) {
+        return stream(cx, call, content, place, options);
+    }
+    if !fits && known.is_some() {
+        return Err(Fault::body(BodyFault::TooLarge));
+    }
+    // The message says how long it is.
+    call.request_mut().fields_mut().remove(names::CONTENT_LENGTH);
+    let Some(octets) = known else {
+        // As long as it is not known, there is nothing to be said: the call begins, and its message comes when it is whole.
+        let head = std::mem::take(&mut *call.request_mut());
+        call.request_mut().copy_from(&head);
+        fill(cx, call, place, options, UNARY_PATH, now)?;
+        let decoder = cx.generation().state(options.decoders).lend();
+        let gathering = Gathering::new(content, head, decoder, cx.worker());
+        return Ok(Body::Stream(Box::new(gathering)));
+    };
+    let head = encoded(cx, call, |head, out, _| encode_request(head, octets, out))?;
+    fill(cx, call, place, options, UNARY_PATH, now)?;
+    Ok(match content {
+        Body::Incoming(content) => Body::Parts(VecDeque::from([Part::Chunk(head), Part::Incoming(content)])),
+        _ => Body::Chunk(head),
+    })
+}
+
+fn stream(cx: &mut Context, call: &Call, content: Body, place: &Place, options: HttpGrpc) -> Result<Body, Fault> {
+    let head = encoded(cx, call, |head, out, scratch| encode_request_head(head, scratch, out))?;
+    let now = cx.worker().now();
+    fill(cx, call, place, options, STREAM_PATH, now)?;
+    let content: Option<Box<dyn BodyStream>> = match content {
+        Body::Incoming(content) => Some(Box::new(content)),
+        Body::Stream(content) => Some(content),
+        _ => None,
+    };
+    let content = content.map(|content| Part::Stream(Box::new(Framing::new(content))));
+    Ok(Body::Parts([Part::Chunk(head)].into_iter().chain(content).collect()))
+}
+
+fn encoded<E>(
+    cx: &mut Context,
+    call: &Call,
+    encode: impl FnOnce(&Head, &mut Vec<u8>, &mut Vec<u8>) -> Result<(), E>,
+) -> Result<Chunk, Fault> {
+    cx.with_scratch(|cx, out| {
+        cx.with_scratch(|cx, scratch| match encode(&call.request(), out, scratch) {
+            Ok(()) => Ok(cx.chunk(out)),
+            Err(_) => Err(Fault::body(BodyFault::TooLarge)),
+        })
+    })
+}
+
+/// Makes the call's own head (gRPC over HTTP/2, "Requests") where the request's was.
+fn fill(
+    cx: &mut Context,
+    call: &Call,
+    place: &Place,
+    options: HttpGrpc,
+    path: &str,
+    now: Instant,
+) -> Result<(), Fault> {
+    let limit = time_left(cx, options, now)?;
+    cx.with_scratch(|cx, url| {
+        cx.with_scratch(|cx, tenant| {
+            cx.with_scratch(|cx, method| {
+                let mut request = call.request_mut();
+                method.extend_from_slice(request.method().as_str().as_bytes());
+                url.extend_from_slice(request.target().as_str().as_bytes());
+                tenant.extend_from_slice(request.fields().get(NameRef::Other(SCOPE_ORG_ID)).unwrap_or_default());
+                request.clear();
+                request.set_method(Method::Post);
+                request.set_target(path).expect("the services' paths are targets");
+                let fields = request.fields_mut();
+                let host = cx.head().authority().filter(|host| options.forward_host && !host.is_empty());
+                let host = host.unwrap_or(&place.address.authority);
+                with_field_value(host.as_bytes(), |host| fields.insert(names::HOST, host));
+                fields.insert(names::CONTENT_TYPE, FieldValue::from_static(CONTENT_TYPE));
+                fields.insert(names::TE, FieldValue::from_static("trailers"));
+                fields.insert(names::USER_AGENT, USER_AGENT);
+                fields.insert(names::GRPC_ACCEPT_ENCODING, FieldValue::from_static(ACCEPTED_ENCODINGS));
+                if let Some(limit) = limit {
+                    let mut text = [0; 9];
+                    with_field_value(timeout::print(limit, &mut text), |limit| {
+                        fields.insert(names::GRPC_TIMEOUT, limit);
+                    });
+                }
+                for (name, value) in [(METADATA_METHOD, method), (METADATA_URL, url), (SCOPE_ORG_ID, tenant)] {
+                    if !value.is_empty() {
+                        with_field_value(value, |value| fields.insert(NameRef::Other(name), value));
+                    }
+                }
+            });
+        });
+    });
+    Ok(())
+}
+
+/// How long the upstream has: what the configuration allows, and less where the client waits no longer.
+fn time_left(cx: &Context, options: HttpGrpc, now: Instant) -> Result<Option<Duration>, Fault> {
+    let Some(deadline) = cx.deadline() else { return Ok(options.timeout) };
+    let left = deadline.saturating_duration_since(now);
+    if left.is_zero() {
+        return Err(Fault::deadline());
+    }
+    Ok(Some(options.timeout.map_or(left, |timeout| timeout.min(left))))
+}
+
+#[cold]
+fn no_tunnel() -> Fault {
+    let words = "a message of gRPC carries no other protocol";
+    Fault { status: StatusCode::NOT_IMPLEMENTED, reason: Reason::Text(words.into()) }
+}

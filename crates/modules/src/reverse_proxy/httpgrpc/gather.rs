@@ -1,0 +1,65 @@
+//! Content whose length is not known: collected while the call is open already, and sent behind a head that says how long it is.
+
+use std::rc::Rc;
+use std::task::{Context as Task, Poll, ready};
+
+use causeway_httpgrpc::{ResponseDecoder, encode_request};
+use causeway_message::Head;
+use causeway_pipeline::{Body, BodyFault, BodyStream, Frame, Worker};
+
+use crate::httpgrpc::lend::{Lease, Unary as _};
+
+pub(super) struct Gathering {
+    /// Until it is whole.
+    content: Option<Box<dyn BodyStream>>,
+    head: Head,
+    // Only its list of chunks is used.
+    chunks: Lease<ResponseDecoder>,
+    worker: Rc<dyn Worker>,
+}
+
+impl Gathering {
+    pub(super) fn new(content: Body, head: Head, chunks: Lease<ResponseDecoder>, worker: &Rc<dyn Worker>) -> Self {
+        let content: Option<Box<dyn BodyStream>> = match content {
+            Body::Incoming(content) => Some(Box::new(content)),
+            Body::Stream(content) => Some(content),
+            _ => None,
+        };
+        Self { content, head, chunks, worker: Rc::clone(worker) }
+    }
+
+    fn poll_whole(&mut self, task: &mut Task<'_>) -> Poll<Result<(), BodyFault>> {
+        let octets_max = u64::from(self.chunks.limits().message_bytes_max);
+        while let Some(content) = &mut self.content {
+            match ready!(content.poll_frame(task)).transpose()? {
+                None => self.content = None,
+                // A message has no place for trailers.
+                Some(Frame::Trailers(_)) => {}
+                Some(Frame::Chunk(chunk)) => {
+                    let body = self.chunks.body_mut();
+                    if body.octets() + chunk.len() as u64 > octets_max {
+                        return Poll::Ready(Err(BodyFault::TooLarge));
+                    }
+                    body.push(chunk, &mut || self.worker.take_block());
+                }
+            }
+        }
+        self.chunks.body_mut().close();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl BodyStream for Gathering {
+    fn poll_frame(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+        if self.content.is_some() {
+            if let Err(fault) = ready!(self.poll_whole(task)) {
+                return Poll::Ready(Some(Err(fault)));
+            }
+            let mut out = Vec::new();
+            let encoded = encode_request(&self.head, self.chunks.body().octets(), &mut out);
+            let head = encoded.map(|()| Frame::Chunk(out.into())).map_err(|_| BodyFault::TooLarge);
+            return Poll::Ready(Some(head));
+        }
+        Poll::Ready(self.chunks.body_mut().take_next().map(|chunk| Ok(Frame::Chunk(chunk))))
+    }
+}

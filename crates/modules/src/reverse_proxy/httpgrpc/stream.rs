@@ -1,0 +1,155 @@
+//! Answers of our own service: the head first, then content that is passed on while it comes.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context as Task, Poll, ready};
+use std::time::Duration;
+
+use causeway_httpgrpc::stream::{Part, ResponseStreamDecoder};
+use causeway_httpgrpc::{Code, DecodeFault, Encoding, Limits, Status};
+use causeway_message::{Chunk, FieldMap, StatusCode, names};
+use causeway_pipeline::{BodyFault, Call, Context, Fault, Frame, Maker, Reason, Sleep, Step, Worker};
+
+use super::super::answer;
+use super::super::exchange::Asked;
+use super::HttpGrpc;
+use super::fault::{Failed, fault_of};
+
+/// How long a server that does not know the service is not asked for it again.
+const UNKNOWN_FOR: Duration = Duration::from_secs(60);
+
+pub(super) fn unwrap(
+    cx: &mut Context,
+    call: Call,
+    asked: Asked,
+    options: HttpGrpc,
+    encoding: Encoding,
+    sleep: Option<Sleep>,
+) -> Step {
+    let limits = Limits { message_bytes_max: options.message_octets_max, ..Limits::default() };
+    let mut decoder = Box::new(ResponseStreamDecoder::new(limits));
+    decoder.begin(encoding);
+    let worker = Rc::clone(cx.worker());
+    let content = Unframing { decoder, rest: Chunk::default(), trailers: None, left: None, worker };
+    let heading = Heading { waited: Some((call, asked, content)), sleep };
+    cx.wait(heading, |cx, (call, asked, headed)| match headed {
+        Ok(content) => respond(cx, call, asked, content),
+        Err(Failed::Status(status)) if status.code == Code::UNIMPLEMENTED => {
+            let now = cx.worker().now();
+            asked.place.unstream(now + UNKNOWN_FOR);
+            Step::Fail(not_streamed(cx, &asked))
+        }
+        Err(failed) => Step::Fail(fault_of(cx, &asked, failed)),
+    })
+}
+
+/// What was sent of the content cannot be sent again; the next request goes in one message.
+#[cold]
+fn not_streamed(cx: &Context, asked: &Asked) -> Fault {
+    let is_known = cx.head().fields().content_length().ok().flatten().is_some();
+    let status = if is_known { StatusCode::CONTENT_TOO_LARGE } else { StatusCode::BAD_GATEWAY };
+    let words = format!("upstream {}: it does not know the service that streams", asked.place.address.authority);
+    Fault { status, reason: Reason::Text(words.into()) }
+}
+
+fn respond(cx: &mut Context, call: Call, asked: Asked, mut content: Unframing) -> Step {
+    content.left = content.decoder.head().fields().content_length().ok().flatten();
+    std::mem::swap(&mut *call.head_mut(), content.decoder.head_mut());
+    call.make_body(Box::new(content));
+    answer::decide(cx, call, asked)
+}
+
+/// Waits for the response's head.
+struct Heading {
+    waited: Option<(Call, Asked, Unframing)>,
+    sleep: Option<Sleep>,
+}
+
+impl Future for Heading {
+    type Output = (Call, Asked, Result<Unframing, Failed>);
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let (call, _, content) = this.waited.as_mut().expect("not polled behind its end");
+        let headed = loop {
+            match content.poll_part(call, task) {
+                // What comes before the answer is passed over.
+                Poll::Ready(Ok(Some(Part::Head))) if content.decoder.head().status().is_informational() => {}
+                Poll::Ready(Ok(Some(Part::Head))) => break Ok(()),
+                Poll::Ready(Ok(Some(_))) => break Err(Failed::Decode(DecodeFault::Order)),
+                Poll::Ready(Ok(None)) => break Err(Failed::Decode(DecodeFault::NoMessage)),
+                Poll::Ready(Err(failed)) => break Err(failed),
+                Poll::Pending => match this.sleep.as_mut().map(|sleep| Pin::new(sleep).poll(task)) {
+                    Some(Poll::Ready(())) => break Err(Failed::Late),
+                    _ => return Poll::Pending,
+                },
+            }
+        };
+        let (call, asked, content) = this.waited.take().expect("it was there");
+        Poll::Ready((call, asked, headed.map(|()| content)))
+    }
+}
+
+/// The response's content, which comes in frames.
+struct Unframing {
+    decoder: Box<ResponseStreamDecoder>,
+    /// What the decoder has not taken yet.
+    rest: Chunk,
+    trailers: Option<Box<FieldMap>>,
+    /// Octets still to come, where the head says so.
+    left: Option<u64>,
+    worker: Rc<dyn Worker>,
+}
+
+impl Unframing {
+    fn poll_part(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Result<Option<Part>, Failed>> {
+        loop {
+            match self.decoder.next(&mut self.rest, &mut || self.worker.take_block())? {
+                Some(part) => return Poll::Ready(Ok(Some(part))),
+                // An empty chunk would keep its block from going home.
+                None => self.rest = Chunk::default(),
+            }
+            match ready!(call.poll_content(task)) {
+                Some(Ok(Frame::Chunk(chunk))) => self.rest = chunk,
+                Some(Ok(Frame::Trailers(trailers))) => self.trailers = Some(trailers),
+                Some(Err(fault)) => return Poll::Ready(Err(Failed::Broken(fault))),
+                None => return Poll::Ready(self.end(call).map(|()| None)),
+            }
+        }
+    }
+
+    /// The call is over: well, or not.
+    fn end(&self, call: &Call) -> Result<(), Failed> {
+        let status = match &self.trailers {
+            Some(trailers) => Status::of(trailers),
+            // Once the response's head took its place, the call's own is gone: then trailers had to come.
+            None if call.head().fields().contains(names::GRPC_STATUS) => Status::of(call.head().fields()),
+            None => Status::new(Code::UNKNOWN, "the call ended without a status"),
+        };
+        if status.code != Code::OK {
+            return Err(Failed::Status(status));
+        }
+        Ok(self.decoder.finish()?)
+    }
+}
+
+impl Maker for Unframing {
+    fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+        Poll::Ready(match ready!(self.poll_part(call, task)) {
+            Ok(Some(Part::Chunk(chunk))) => {
+                self.left = self.left.map(|left| left.saturating_sub(chunk.len() as u64));
+                Some(Ok(Frame::Chunk(chunk)))
+            }
+            Ok(Some(Part::Trailers)) => Some(Ok(Frame::Trailers(Box::new(self.decoder.trailers().clone())))),
+            Ok(None) => None,
+            Ok(Some(Part::Head)) | Err(Failed::Decode(_)) => Some(Err(BodyFault::Malformed)),
+            Err(Failed::Broken(fault)) => Some(Err(fault)),
+            Err(Failed::Status(_) | Failed::Late) => Some(Err(BodyFault::PeerGone)),
+        })
+    }
+
+    fn len(&self) -> Option<u64> {
+        self.left
+    }
+}

@@ -1,0 +1,486 @@
+//! The transport httpgrpc: what goes to the upstream, and what comes of its messages.
+
+use std::time::Duration;
+
+use causeway_httpgrpc::stream::{
+    Part as StreamPart, RequestStreamDecoder, encode_chunk, encode_response_head, encode_trailers,
+};
+use causeway_httpgrpc::{
+    Code, Encoding, ErrorEncoder, Limits, RequestDecoder, STREAM_PATH, Status, Turn, UNARY_PATH, encode_response,
+};
+use causeway_message::{BlockMut, Chunk, FieldMap, FieldValue, NameRef, StatusCode, names};
+use causeway_pipeline::{Body, BodyFault, CallFault, Frame, Part, Worker as _};
+use causeway_testkit::{Answer, FakeCall, FakeWorker, Kit, Request};
+use serde_json::{Value, json};
+
+use super::{ask, kit, proxy, registry};
+
+fn transport(mut options: Value) -> Value {
+    options["protocol"] = json!("httpgrpc");
+    json!({ "transport": options, "upstreams": [{ "dial": "direct://10.0.0.1:95" }] })
+}
+
+fn grpc(options: Value) -> Kit {
+    kit(transport(options))
+}
+
+fn blocks() -> BlockMut {
+    FakeWorker::new().take_block()
+}
+
+/// What a call is sent with, read to its end.
+fn sent(call: &FakeCall) -> Result<Vec<u8>, BodyFault> {
+    let mut octets = Vec::new();
+    let mut task = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut read = |mut stream: Box<dyn causeway_pipeline::BodyStream>| {
+        while let std::task::Poll::Ready(Some(frame)) = stream.poll_frame(&mut task) {
+            let Frame::Chunk(chunk) = frame? else { continue };
+            octets.extend_from_slice(chunk.as_slice());
+        }
+        Ok(())
+    };
+    let parts = match call.take_body().expect("a body") {
+        Body::Chunk(chunk) => return Ok(chunk.as_slice().to_vec()),
+        Body::Stream(stream) => vec![Part::Stream(stream)],
+        Body::Parts(parts) => parts.into(),
+        other => panic!("{other:?}"),
+    };
+    for part in parts {
+        match part {
+            Part::Chunk(chunk) => read(Box::new(Once(Some(chunk))))?,
+            Part::Incoming(body) => read(Box::new(body))?,
+            Part::Stream(stream) => read(stream)?,
+            other => panic!("{other:?}"),
+        }
+    }
+    Ok(octets)
+}
+
+struct Once(Option<Chunk>);
+
+impl causeway_pipeline::BodyStream for Once {
+    fn poll_frame(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Option<Result<Frame, BodyFault>>> {
+        std::task::Poll::Ready(self.0.take().map(|chunk| Ok(Frame::Chunk(chunk))))
+    }
+}
+
+/// Method, target, fields but those that the proxy adds, and content of the message that a call is sent with.
+#[track_caller]
+fn asked(call: &FakeCall) -> (String, Vec<(String, String)>, String) {
+    let mut decoder = RequestDecoder::new(Limits::default());
+    let mut octets = Chunk::from(sent(call).expect("a body"));
+    assert_eq!(decoder.push(&mut octets, &mut blocks), Ok(Turn::Done));
+    decoder.finish().unwrap();
+    let message = decoder.message_mut();
+    let text = |octets: &[u8]| String::from_utf8(octets.to_vec()).unwrap();
+    let added = [names::VIA, names::X_FORWARDED_FOR, names::X_FORWARDED_HOST, names::X_FORWARDED_PROTO];
+    let fields =
+        message.head.fields().iter().filter(|(name, _)| !added.iter().any(|added| NameRef::Known(*added) == *name));
+    let fields = fields.map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
+    let line = format!("{} {}", message.head.method().as_str(), message.head.target().as_str());
+    (line, fields, message.body.drain().map(|chunk| text(chunk.as_slice())).collect())
+}
+
+fn fields(list: &[(&str, &str)]) -> FieldMap {
+    let mut fields = FieldMap::new();
+    for (name, value) in list {
+        fields.append(NameRef::parse(name.as_bytes()).unwrap(), FieldValue::parse(value.as_bytes()).unwrap());
+    }
+    fields
+}
+
+const GRPC: &[(&str, &str)] = &[("Content-Type", "application/grpc")];
+
+/// Answers with a message.
+fn answer(call: &FakeCall, status: u16, list: &[(&str, &str)], body: &str) {
+    let mut out = Vec::new();
+    encode_response(StatusCode::new(status).unwrap(), &fields(list), body.len() as u64, &mut out).unwrap();
+    out.extend_from_slice(body.as_bytes());
+    call.answer(200, GRPC, None);
+    // However it is cut.
+    for piece in out.chunks(7) {
+        call.send(piece);
+    }
+    call.trail(fields(&[("grpc-status", "0")]));
+}
+
+/// Ends the call without a message.
+fn end(call: &FakeCall, trailers: &FieldMap) {
+    let list: Vec<(&str, &str)> = GRPC
+        .iter()
+        .copied()
+        .chain(trailers.iter().map(|(name, value)| (name.as_str(), std::str::from_utf8(value).unwrap())))
+        .collect();
+    call.answer(200, &list, Some(0));
+    call.end();
+}
+
+fn status(code: u32, message: &'static str) -> FieldMap {
+    let mut trailers = FieldMap::new();
+    Status::new(Code::new(code), message).put(&mut trailers, &mut Vec::new());
+    trailers
+}
+
+#[track_caller]
+fn exchange(kit: &mut Kit, request: &Request, answer: impl FnOnce(&FakeCall)) -> Answer {
+    let (call, pending) = ask(kit, request);
+    answer(&call);
+    drop(call);
+    pending.finish(kit)
+}
+
+// gRPC over HTTP/2, "Requests"; httpgrpc.proto; dskit, AppendRequestMetadataToContext.
+#[test]
+fn a_request_in_a_message() {
+    let mut kit = grpc(json!({}));
+    let request = Request::new("POST", "/a%20b?c=d")
+        .field("Content-Length", "7")
+        .field("X-Scope-OrgID", "tenant")
+        .field("Connection", "X-Hop")
+        .field("X-Hop", "1")
+        .content("con")
+        .content("tent");
+    let (call, pending) = ask(&mut kit, &request);
+    assert_eq!(&*call.address, "10.0.0.1:95");
+    assert_eq!(
+        call.request_text(),
+        format!(
+            "POST {UNARY_PATH}\nHost: 10.0.0.1:95\nContent-Type: application/grpc\nTe: trailers\nUser-Agent: grpc-causeway\n\
+             Grpc-Accept-Encoding: gzip\nhttpgrpc-method: POST\nhttpgrpc-url: /a%20b?c=d\nX-Scope-OrgID: tenant"
+        )
+        .replace("Te: ", "TE: ")
+        .replace("TE: ", &te())
+    );
+    let (line, fields, body) = asked(&call);
+    assert_eq!((&*line, &*body), ("POST /a%20b?c=d", "content"));
+    let want = [("X-Scope-Orgid", "tenant"), ("Content-Length", "7")];
+    assert_eq!(fields.iter().map(|(name, value)| (&**name, &**value)).collect::<Vec<_>>(), want.map(|pair| pair));
+    answer(&call, 201, &[("X-B", "b1"), ("X-B", "b2"), ("Content-Type", "text/plain")], "answer");
+    drop(call);
+    let answer = pending.finish(&mut kit);
+    assert_eq!((answer.status, answer.text(), answer.length), (201, "answer", Some(6)));
+    assert_eq!(answer.values("X-B").collect::<Vec<_>>(), ["b1", "b2"]);
+    assert_eq!((answer.field("Content-Type"), answer.field("Via")), (Some("text/plain"), Some("1.1 Causeway")));
+    assert_eq!(kit.worker().calls_resting(), 1, "the record is home");
+}
+
+/// As this house spells it.
+fn te() -> String {
+    format!("{}: ", names::TE.as_str())
+}
+
+// Content whose length is not known is collected; what is too long for a message is 413.
+#[test]
+fn content_of_unknown_length_and_too_long() {
+    let mut kit = grpc(json!({ "max_message_size": 100 }));
+    let (call, pending) =
+        ask(&mut kit, &Request::new("POST", "/").field("Transfer-Encoding", "chunked").content("con").content("tent"));
+    assert_eq!(asked(&call).2, "content");
+    answer(&call, 200, &[], "");
+    drop(call);
+    assert_eq!(pending.finish(&mut kit).status, 200);
+    let long = "x".repeat(101);
+    let known = Request::new("POST", "/").field("Content-Length", "101").content(&*long);
+    assert_eq!(kit.send(&known).status, 413);
+    let (call, pending) = ask(&mut kit, &Request::new("POST", "/").content("x").content(&*long).body_open());
+    assert_eq!(sent(&call), Err(BodyFault::TooLarge));
+    call.carried.fail(CallFault::RequestBody(BodyFault::TooLarge));
+    drop(call);
+    assert_eq!(pending.finish(&mut kit).status, 413);
+}
+
+// dskit, HTTPResponseFromError: an error may be a response.
+#[test]
+fn errors_that_are_responses() {
+    let mut kit = grpc(json!({}));
+    let mut trailers = FieldMap::new();
+    let body = [Chunk::from_static(b"bo"), Chunk::from_static(b"dy")];
+    let encoded = ErrorEncoder::new().encode(
+        StatusCode::SERVICE_UNAVAILABLE,
+        &fields(&[("X-A", "a")]),
+        &body,
+        64 * 1024,
+        &mut trailers,
+    );
+    encoded.unwrap();
+    for in_head in [true, false] {
+        let answer = exchange(&mut kit, &Request::get("/"), |call| {
+            if in_head {
+                return end(call, &trailers);
+            }
+            call.answer(200, GRPC, None);
+            call.trail(trailers.clone());
+        });
+        assert_eq!((answer.status, answer.text(), answer.field("X-A")), (503, "body", Some("a")), "{in_head}");
+    }
+}
+
+// What other errors are by HTTP; dskit's own front answers all of them with 500.
+#[test]
+fn errors_that_are_none() {
+    let mut kit = grpc(json!({}));
+    let with_content = Request::new("POST", "/").field("Content-Length", "1").content("x");
+    for (request, code, want) in [
+        (Request::get("/"), 1, 502),
+        (Request::get("/"), 2, 502),
+        (Request::get("/"), 3, 400),
+        (Request::get("/"), 4, 504),
+        (Request::get("/"), 7, 403),
+        (Request::get("/"), 8, 502),
+        (with_content, 8, 413),
+        (Request::get("/"), 12, 502),
+        (Request::get("/"), 13, 502),
+        (Request::get("/"), 14, 503),
+        (Request::get("/"), 16, 401),
+        (Request::get("/"), 404, 404),
+        (Request::get("/"), 5000, 500),
+    ] {
+        let answer = exchange(&mut kit, &request, |call| end(call, &status(code, "why")));
+        assert_eq!(answer.status, want, "{code}");
+    }
+}
+
+// gRPC, http-grpc-status-mapping.md, and whatever else is no message.
+#[test]
+fn answers_that_are_none() {
+    let mut kit = grpc(json!({ "max_message_size": 10 }));
+    let request = Request::get("/");
+    type Answering = fn(&FakeCall);
+    let cases: &[(&str, u16, Answering)] = &[
+        ("not gRPC", 502, |call| {
+            call.answer(200, &[("Content-Type", "text/html")], Some(2));
+            call.send(b"hi");
+            call.end();
+        }),
+        ("a proxy's 503", 503, |call| {
+            call.answer(503, &[], Some(0));
+            call.end();
+        }),
+        ("no message", 502, |call| {
+            call.answer(200, GRPC, None);
+            call.trail(fields(&[("grpc-status", "0")]));
+        }),
+        ("no trailers", 502, |call| {
+            call.answer(200, GRPC, None);
+            call.send(b"\0\0\0\0\x03\x08\xc8\x01");
+            call.end();
+        }),
+        ("cut off", 502, |call| {
+            call.answer(200, GRPC, None);
+            call.send(b"\0\0\0\0\x03\x08\xc8");
+            call.trail(fields(&[("grpc-status", "0")]));
+        }),
+        ("too long", 502, |call| {
+            call.answer(200, GRPC, None);
+            call.send(b"\0\0\0\0\x0b");
+        }),
+        ("broken off", 502, |call| {
+            call.answer(200, GRPC, None);
+            call.send(b"\0\0\0\0\x03\x08");
+            call.carried.mailbox().fail(BodyFault::PeerGone);
+        }),
+        ("not reached", 502, |call| call.carried.fail(CallFault::Connect(std::io::ErrorKind::ConnectionRefused))),
+    ];
+    for (why, want, answering) in cases {
+        assert_eq!(exchange(&mut kit, &request, answering).status, *want, "{why}");
+    }
+    assert_eq!(exchange(&mut kit, &request, |call| answer(call, 200, &[], "")).status, 200, "the next one");
+}
+
+// grpc-timeout says what is allowed, less what the client waits; the answer has to be whole by then.
+#[test]
+fn timeouts() {
+    let mut kit = grpc(json!({ "timeout": "2s" }));
+    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    assert!(call.request_text().contains("\nGrpc-Timeout: 2000000u"), "{}", call.request_text());
+    assert_eq!(call.transport.head_timeout, Some(Duration::from_secs(2)));
+    call.answer(200, GRPC, None);
+    call.send(b"\0\0\0\0\x03\x08");
+    assert_eq!(pending.finish(&mut kit).status, 504);
+    assert!(call.carried.is_given_up());
+    // A call that comes by httpgrpc itself has its own.
+    let options = transport(json!({ "timeout": "2s" }));
+    let handle = json!([{ "handle": [{ "handler": "httpgrpc" }, proxy(options)] }]);
+    let mut kit = Kit::new(&registry(), &handle);
+    let mut message = Vec::new();
+    let mut head = causeway_message::Head::new();
+    head.set_target("/").unwrap();
+    causeway_httpgrpc::encode_request(&head, 0, &mut message).unwrap();
+    let request = Request::new("POST", UNARY_PATH)
+        .field("Content-Type", "application/grpc")
+        .field("grpc-timeout", "500m")
+        .content(message);
+    let pending = kit.send_pending(&request).expect_err("it waits for the message");
+    let pending = pending.poll(&mut kit).expect_err("it waits for the answer");
+    let call = kit.worker().take_call().expect("a call");
+    assert!(call.request_text().contains("\nGrpc-Timeout: 500000u"), "{}", call.request_text());
+    assert_eq!(pending.finish(&mut kit).field("grpc-status"), Some("4"));
+    assert!(call.carried.is_given_up());
+}
+
+// A site elsewhere may be found by the host that the client asked for.
+#[test]
+fn the_host_may_go_along() {
+    let mut kit = grpc(json!({ "forward_host": true }));
+    let (call, _pending) = ask(&mut kit, &Request::get("/").field("Host", "a.test"));
+    assert!(call.request_text().contains("\nHost: a.test\n"), "{}", call.request_text());
+}
+
+// RFC 9110 §9.3.2; and a message carries no other protocol.
+#[test]
+fn heads_and_upgrades() {
+    let mut kit = grpc(json!({}));
+    let answered =
+        exchange(&mut kit, &Request::new("HEAD", "/"), |call| answer(call, 200, &[("Content-Length", "7")], ""));
+    assert_eq!((answered.status, answered.body.len()), (200, 0));
+    let upgrade = Request::get("/").upgrade("websocket");
+    assert_eq!(kit.send(&upgrade).status, 501);
+}
+
+// gRPC, naming: all the addresses of a name, one after the other; looked up again after 30 s, and sooner behind a fault.
+#[test]
+fn names_of_several_places() {
+    let options = json!({ "transport": { "protocol": "httpgrpc" }, "upstreams": [{ "dial": "dns:///a.test:95" }] });
+    let mut kit = kit(options);
+    let worker = kit.worker().clone();
+    let at = |last: u8| std::net::SocketAddr::from(([10, 0, 0, last], 95));
+    worker.name("a.test:95", vec![at(1), at(2), at(2)]);
+    let go = |kit: &mut Kit| {
+        let pending = kit.send_pending(&Request::get("/")).expect_err("it waits");
+        kit.worker().drive_spawned();
+        let call = kit.worker().take_call().expect("a call");
+        let address = call.address.to_string();
+        answer(&call, 200, &[], "");
+        drop(call);
+        assert_eq!(pending.finish(kit).status, 200);
+        address
+    };
+    let mut first = [go(&mut kit), go(&mut kit)];
+    first.sort();
+    assert_eq!(first, ["10.0.0.1:95", "10.0.0.2:95"]);
+    worker.name("a.test:95", vec![at(3)]);
+    assert_ne!(go(&mut kit), "10.0.0.3:95", "what was found is believed");
+    worker.advance(Duration::from_secs(30));
+    go(&mut kit);
+    assert_eq!(go(&mut kit), "10.0.0.3:95");
+    // Behind a fault.
+    worker.name("a.test:95", vec![at(4)]);
+    worker.advance(Duration::from_secs(2));
+    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    call.carried.fail(CallFault::Connect(std::io::ErrorKind::ConnectionRefused));
+    drop(call);
+    assert_eq!(pending.finish(&mut kit).status, 502);
+    go(&mut kit);
+    assert_eq!(go(&mut kit), "10.0.0.4:95");
+}
+
+// A name that has no address; then it has one.
+#[test]
+fn names_of_nothing() {
+    let options = json!({ "transport": { "protocol": "httpgrpc" }, "upstreams": [{ "dial": "dns:///a.test:95" }] });
+    let mut kit = kit(options);
+    assert_eq!(kit.send(&Request::get("/")).status, 502);
+    kit.worker().name("a.test:95", vec![([10, 0, 0, 1], 95).into()]);
+    assert_eq!(kit.send(&Request::get("/")).status, 502, "not looked up again at once");
+    kit.worker().advance(Duration::from_secs(1));
+    let pending = kit.send_pending(&Request::get("/")).expect_err("it waits");
+    kit.worker().drive_spawned();
+    let call = kit.worker().take_call().expect("a call");
+    answer(&call, 200, &[], "");
+    drop(call);
+    assert_eq!(pending.finish(&mut kit).status, 200);
+}
+
+// crates/httpgrpc/proto: content beyond a message goes in frames; a server that does not know them is remembered.
+#[test]
+fn content_that_streams() {
+    let mut kit = grpc(json!({ "stream": true, "max_message_size": 100 }));
+    let long = "x".repeat(150);
+    let request = Request::new("POST", "/s").field("Content-Length", "150").content(&long[..90]).content(&long[90..]);
+    let (call, pending) = ask(&mut kit, &request);
+    assert!(call.request_text().starts_with(&format!("POST {STREAM_PATH}\n")), "{}", call.request_text());
+    let mut decoder = RequestStreamDecoder::new(Limits::default());
+    decoder.begin(Encoding::Identity);
+    let (mut octets, mut content) = (Chunk::from(sent(&call).unwrap()), Vec::new());
+    while let Some(part) = decoder.next(&mut octets, &mut blocks).unwrap() {
+        if let StreamPart::Chunk(chunk) = part {
+            content.extend_from_slice(chunk.as_slice());
+        }
+    }
+    decoder.finish().unwrap();
+    assert_eq!((decoder.head().target().as_str(), content), ("/s", long.clone().into_bytes()));
+    let (mut out, mut scratch) = (Vec::new(), Vec::new());
+    encode_response_head(StatusCode::new(103).unwrap(), &fields(&[]), &mut scratch, &mut out).unwrap();
+    encode_response_head(StatusCode::new(500).unwrap(), &fields(&[("X-A", "a")]), &mut scratch, &mut out).unwrap();
+    for piece in [&long[..80], &long[80..]] {
+        encode_chunk(piece.len() as u64, &mut out).unwrap();
+        out.extend_from_slice(piece.as_bytes());
+    }
+    encode_trailers(&fields(&[("X-T", "t")]), &mut scratch, &mut out).unwrap();
+    call.answer(200, GRPC, None);
+    for piece in out.chunks(13) {
+        call.send(piece);
+    }
+    call.trail(fields(&[("grpc-status", "0")]));
+    drop(call);
+    let answered = pending.finish(&mut kit);
+    assert_eq!((answered.status, answered.text(), answered.field("X-A")), (500, &*long, Some("a")));
+    let trailers = answered.trailers.expect("trailers");
+    assert_eq!(trailers.get(NameRef::Other("X-T")), Some(&b"t"[..]));
+
+    // What breaks off in the middle does not look whole.
+    let broken = exchange(&mut kit, &request, |call| {
+        call.answer(200, GRPC, None);
+        call.send(&out[..60]);
+        call.trail(status(13, "broken"));
+    });
+    assert!(broken.status == 502 || broken.broken.is_some(), "{broken:?}");
+
+    let unknown = |call: &FakeCall| end(call, &status(12, "unknown service"));
+    assert_eq!(exchange(&mut kit, &request, unknown).status, 413);
+    assert_eq!(kit.send(&request).status, 413, "it is not asked again");
+    let small = Request::new("POST", "/").content("x");
+    let (call, pending) = ask(&mut kit, &small);
+    assert!(call.request_text().starts_with(&format!("POST {UNARY_PATH}\n")));
+    answer(&call, 200, &[], "");
+    drop(call);
+    assert_eq!(pending.finish(&mut kit).status, 200);
+    kit.worker().advance(Duration::from_secs(60));
+    let (call, _pending) = ask(&mut kit, &request);
+    assert!(call.request_text().starts_with(&format!("POST {STREAM_PATH}\n")), "asked again after a minute");
+}
+
+// The Caddyfile's `dns:///`; and options that are none.
+#[test]
+fn configurations() {
+    let source = json!({ "source": "a", "name": "a.test", "port": "95" });
+    let sources = json!({ "source": "multi", "sources": [source, source] });
+    for upstreams in [source, sources] {
+        let handler = json!({
+            "handler": "reverse_proxy", "transport": { "protocol": "httpgrpc" }, "dynamic_upstreams": upstreams,
+        });
+        Kit::new(&registry(), &json!([{ "handle": [handler] }]));
+    }
+    for (options, want) in [
+        (
+            json!({ "transport": { "protocol": "fastcgi" } }),
+            "transport.protocol: found 'fastcgi', expected http or httpgrpc",
+        ),
+        (json!({ "transport": { "protocol": "httpgrpc", "versions": ["2"] } }), "unknown field `versions`"),
+        (json!({ "transport": { "protocol": "httpgrpc", "max_message_size": 0 } }), "max_message_size: found '0'"),
+        (json!({ "upstreams": [{ "dial": "dns:///a:95" }] }), "expected HOST:PORT"),
+        (
+            json!({ "transport": { "protocol": "httpgrpc" }, "upstreams": [{ "dial": "dns:///a" }] }),
+            "expected HOST:PORT",
+        ),
+        (
+            json!({ "transport": { "protocol": "httpgrpc" }, "dynamic_upstreams": { "source": "srv", "name": "a" } }),
+            "unknown variant `srv`",
+        ),
+        (json!({ "dynamic_upstreams": { "source": "a", "name": "a", "port": "1" } }), "not built into this version"),
+    ] {
+        let routes = json!([{ "handle": [proxy(options)] }]);
+        let error = Kit::build(&registry(), &routes, &Value::Null).err().expect("refused").to_string();
+        assert!(error.contains(want), "{error}");
+    }
+}

@@ -1,0 +1,21 @@
+use super::*;
+
+#[track_caller]
+fn refused(builder: Builder, want: &str) {
+    let service = axum::Router::<()>::new();
+    let error = builder.start(service).err().expect("a refusal");
+    assert!(error.to_string().starts_with(want), "{error}");
+}
+
+#[test]
+fn what_cannot_be_served_is_said() {
+    let builder = Server::builder;
+    refused(builder(), "no address to listen on was given");
+    refused(builder().listen("127.0.0.1"), "found '127.0.0.1' to listen on, expected HOST:PORT");
+    refused(builder().listen(":http"), "found ':http' to listen on");
+    refused(builder().listen("127.0.0.1:70000"), "found '127.0.0.1:70000'");
+    let listen = || builder().listen("127.0.0.1:0");
+    refused(listen().tls("", ""), "the certificate and its key: found no certificate in PEM");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    refused(builder().listen(taken.local_addr().unwrap().to_string()), "listening on 127.0.0.1:");
+}

@@ -1,0 +1,413 @@
+//! What services see of requests, and peers of answers: over a real socket, the service an axum router unless it is about tower itself.
+
+mod support;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{ConnectInfo as AxumConnectInfo, Request};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{any, get};
+use http_body_util::BodyExt as _;
+use support::{Asked, Client, client, start, until};
+use tower_edge::ConnectInfo;
+
+/// What a service sees of a request's head, as text.
+async fn seen(request: Request) -> String {
+    let mut text = format!("{} {} {:?}", request.method(), request.uri(), request.version());
+    for (name, value) in request.headers() {
+        text += &format!("\n{name}: {}", value.to_str().unwrap_or("?"));
+    }
+    text
+}
+
+#[test]
+fn a_head_is_told_as_it_came() {
+    let running = start(Router::new().fallback(seen));
+    let mut client = client(&running);
+    let long = "v".repeat(9000);
+    let cases = [
+        ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "GET / HTTP/1.1\nhost: a"),
+        (
+            "GET /a%20b?c=d%26&e HTTP/1.1\r\nHost: a:1\r\nX-Own: 1\r\nx-own: 2\r\n\r\n",
+            "GET /a%20b?c=d%26&e HTTP/1.1\nhost: a:1\nx-own: 1\nx-own: 2",
+        ),
+        (
+            "PURGE /x HTTP/1.1\r\nhOST: a\r\nACCEPT:  text/plain \r\nEmpty:\r\n\r\n",
+            "PURGE /x HTTP/1.1\nhost: a\naccept: text/plain\nempty: ",
+        ),
+        ("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "OPTIONS * HTTP/1.1\nhost: a"),
+        ("GET http://b.test:81/p?q HTTP/1.1\r\nHost: a\r\n\r\n", "GET http://b.test:81/p?q HTTP/1.1\nhost: a"),
+    ];
+    for (request, want) in cases {
+        client.send(request);
+        assert_eq!(client.answer().text(), want, "{request:?}");
+    }
+    // Longer than what heads are copied to at a time.
+    client.send(format!("GET / HTTP/1.1\r\nHost: a\r\nX-Long: {long}\r\n\r\n"));
+    assert_eq!(client.answer().text(), format!("GET / HTTP/1.1\nhost: a\nx-long: {long}"));
+}
+
+// A map goes from an answer to a later request: nothing of the one may be seen in the other.
+#[test]
+fn no_field_of_an_earlier_message_is_seen_in_a_later_one() {
+    async fn fields(request: Request) -> Response {
+        let own = seen(request).await;
+        let number = own.len();
+        let mut answer = Response::new(Body::from(own));
+        for at in 0..number % 7 {
+            let name = header::HeaderName::from_bytes(format!("x-answer-{at}").as_bytes()).unwrap();
+            answer.headers_mut().append(name.clone(), HeaderValue::from_static("leak"));
+            answer.headers_mut().append(name, HeaderValue::from_static("leak too"));
+        }
+        answer
+    }
+    let running = start(Router::new().fallback(fields));
+    let mut dirty = client(&running);
+    for number in 0..200_usize {
+        let mut request = format!("GET /{number} HTTP/1.1\r\nHost: a\r\n");
+        for at in 0..number % 11 {
+            request += &format!("X-{at}: {}\r\n", "v".repeat(number % 13 * at));
+        }
+        request += "\r\n";
+        let mut fresh = client(&running);
+        fresh.send(&request);
+        dirty.send(&request);
+        let (mut fresh, mut dirty) = (fresh.answer(), dirty.answer());
+        for answer in [&mut fresh, &mut dirty] {
+            answer.fields.retain(|(name, _)| name != "Date");
+            assert!(!answer.text().contains("answer"), "{}", answer.text());
+        }
+        assert_eq!(fresh, dirty, "request {number}");
+    }
+}
+
+#[test]
+fn who_asks_is_told_where_that_was_wanted() {
+    async fn told(AxumConnectInfo(peer): AxumConnectInfo<SocketAddr>, request: Request) -> String {
+        let info = request.extensions().get::<ConnectInfo>().unwrap();
+        assert_eq!((info.peer, info.tls.is_none()), (peer, true));
+        format!("{peer} {}", info.local)
+    }
+    let router = Router::new().route("/", get(told));
+    let running = support::builder().with_connect_info().start(router.clone()).unwrap();
+    let mut with = client(&running);
+    let want = format!("{} {}", with.stream.local_addr().unwrap(), with.stream.peer_addr().unwrap());
+    assert_eq!(with.get("/").text(), want);
+    let running = start(router);
+    assert_eq!(client(&running).get("/").status, 500, "axum's own word for an extension that is not there");
+}
+
+#[test]
+fn tasks_and_timers_work_as_ever() {
+    async fn work(request: Request) -> String {
+        let body = request.into_body();
+        // The task is on the worker's own thread, so it may read the body.
+        let task = tokio::spawn(async move { body.collect().await.unwrap().to_bytes().len() });
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        let length = task.await.unwrap();
+        let elsewhere = tokio::task::spawn_blocking(move || length * 2).await.unwrap();
+        // What need not be sent, too.
+        elsewhere.to_string()
+    }
+    let running = start(Router::new().route("/", any(work)));
+    let mut client = client(&running);
+    client.post("/", &[7; 100_000]);
+    assert_eq!(client.answer().text(), "200000");
+}
+
+#[test]
+fn futures_need_not_be_sent() {
+    #[derive(Clone)]
+    struct Local(std::cell::Cell<u32>);
+    impl tower_service::Service<http::Request<tower_edge::EdgeBody>> for Local {
+        type Response = http::Response<http_body_util::Full<Bytes>>;
+        type Error = std::convert::Infallible;
+        type Future = std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>>>>;
+        fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Self::Error>> {
+            std::task::Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, _: http::Request<tower_edge::EdgeBody>) -> Self::Future {
+            // Its own: one clone a worker.
+            self.0.set(self.0.get() + 1);
+            let count = std::rc::Rc::new(self.0.get());
+            Box::pin(async move {
+                tokio::task::yield_now().await;
+                Ok(http::Response::new(http_body_util::Full::new(Bytes::from(count.to_string()))))
+            })
+        }
+    }
+    let running = start(Local(std::cell::Cell::new(0)));
+    let mut client = client(&running);
+    assert_eq!((client.get("/").text(), client.get("/").text()), ("1", "2"));
+}
+
+// A body belongs to its worker; what happens to it elsewhere is an error, no panic, and it is not lost there.
+#[test]
+fn a_body_on_another_thread() {
+    async fn elsewhere(request: Request) -> String {
+        let body = request.into_body();
+        let read =
+            tokio::task::spawn_blocking(move || support::block_on(body.collect()).err().map(|error| error.to_string()));
+        read.await.unwrap().unwrap()
+    }
+    let running = start(Router::new().route("/", any(elsewhere)));
+    let mut client = client(&running);
+    for _ in 0..3 {
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n");
+        assert!(client.answer().text().contains("not the thread of the worker"), "read elsewhere");
+        // Dropped there: the server reads the content away, so that the connection goes on.
+        client.send(vec![0; 200_000]);
+    }
+    assert_eq!(running.engine().panics(), 0);
+}
+
+#[test]
+fn an_upload_waits_for_its_reader() {
+    let taken = Arc::new(AtomicUsize::new(0));
+    let go = Arc::new(tokio::sync::Semaphore::new(0));
+    let (count, gate) = (Arc::clone(&taken), Arc::clone(&go));
+    let read = move |request: Request| {
+        let (count, gate) = (Arc::clone(&count), Arc::clone(&gate));
+        async move {
+            let mut body = request.into_body();
+            let hint = http_body::Body::size_hint(&body).exact();
+            let _ = gate.acquire().await.unwrap();
+            let mut sum = 0u64;
+            while let Some(frame) = body.frame().await {
+                let data = frame.unwrap().into_data().unwrap();
+                count.fetch_add(data.len(), Ordering::Relaxed);
+                sum += data.iter().map(|octet| u64::from(*octet)).sum::<u64>();
+            }
+            format!("{hint:?} {sum}")
+        }
+    };
+    let running = start(Router::new().route("/", any(read)));
+    const LENGTH: usize = 64 << 20;
+    let mut reader = client(&running);
+    let mut writer = reader.stream.try_clone().unwrap();
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&sent);
+    let upload = std::thread::spawn(move || {
+        use std::io::Write as _;
+        writer.write_all(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {LENGTH}\r\n\r\n").as_bytes()).unwrap();
+        let piece = [1; 64 << 10];
+        for _ in 0..LENGTH / piece.len() {
+            writer.write_all(&piece).unwrap();
+            counted.fetch_add(piece.len(), Ordering::Relaxed);
+        }
+    });
+    // Until nothing moves any more: what the kernel and the server hold is bounded.
+    let mut before = usize::MAX;
+    until("the upload stands still", || {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let now = sent.load(Ordering::Relaxed);
+        std::mem::replace(&mut before, now) == now && now > 0
+    });
+    assert!(before < LENGTH / 2, "{before} octets went out though nobody read");
+    assert_eq!(taken.load(Ordering::Relaxed), 0);
+    go.add_permits(1);
+    assert_eq!(reader.answer().text(), format!("Some({LENGTH}) {LENGTH}"));
+    upload.join().unwrap();
+}
+
+// RFC 9110 §10.1.1: 100 (Continue) is sent when the content is wanted, and not before.
+#[test]
+fn a_client_that_waits_is_told_to_go_on_by_the_first_look() {
+    async fn reads(body: Bytes) -> Bytes {
+        body
+    }
+    async fn refuses() -> StatusCode {
+        StatusCode::FORBIDDEN
+    }
+    let running = start(Router::new().route("/reads", any(reads)).route("/refuses", any(refuses)));
+    let ask = |client: &mut Client, path: &str| {
+        client.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"));
+    };
+    let mut first = client(&running);
+    ask(&mut first, "/reads");
+    assert_eq!(first.head().status, 100);
+    first.send("hello");
+    assert_eq!(first.answer().text(), "hello");
+    let mut second = client(&running);
+    ask(&mut second, "/refuses");
+    assert_eq!(second.head().status, 403);
+}
+
+// RFC 9110 §6.5: trailers, both ways.
+#[test]
+fn trailers_come_and_go() {
+    async fn swap(request: Request) -> Response {
+        let whole = request.into_body().collect().await.unwrap();
+        let mut trailers = whole.trailers().cloned().unwrap_or_default();
+        trailers.insert("x-length", HeaderValue::from(whole.to_bytes().len()));
+        // What a machine would have to obey has no place there.
+        trailers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("9"));
+        let body =
+            http_body_util::Full::new(Bytes::from_static(b"content")).with_trailers(async { Some(Ok(trailers)) });
+        let mut answer = Response::new(Body::new(body));
+        answer.headers_mut().insert(header::TRAILER, HeaderValue::from_static("x-length"));
+        answer
+    }
+    let running = start(Router::new().route("/", any(swap)));
+    let mut client = client(&running);
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 6\r\n\r\n");
+    let answer = client.answer();
+    assert_eq!(answer.text(), "content");
+    let mut trailers: Vec<_> = answer.trailers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+    trailers.sort();
+    assert_eq!(trailers, ["x-length: 3", "x-sum: 6"]);
+}
+
+// RFC 9110 §9.3.2, §15.3.5, §15.4.5, §8.6.
+#[test]
+fn answers_without_content_have_none() {
+    async fn status(request: Request) -> Response {
+        let code: u16 = request.uri().path()[1..].parse().unwrap();
+        let mut answer = Response::new(Body::from("some content"));
+        *answer.status_mut() = StatusCode::from_u16(code).unwrap();
+        answer.headers_mut().insert(header::ETAG, HeaderValue::from_static("\"x\""));
+        answer
+    }
+    let running = start(Router::new().fallback(status).route("/get", get(async || "thirteen octs")));
+    let mut client = client(&running);
+    for code in [204, 304] {
+        let answer = client.get(&format!("/{code}"));
+        assert_eq!((answer.status, answer.body.len(), answer.field("Content-Length")), (code, 0, None));
+        assert_eq!(answer.field("ETag"), Some("\"x\""));
+    }
+    for (path, length) in [("/200", "12"), ("/get", "13")] {
+        client.send(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let answer = client.answer_to(Asked::HeadOnly);
+        assert_eq!((answer.status, answer.field("Content-Length")), (200, Some(length)), "{path}");
+    }
+    assert_eq!(client.get("/200").text(), "some content", "and the connection goes on");
+}
+
+/// A body of unknown length that is made of these pieces.
+fn pieces(pieces: &'static [&'static str]) -> Body {
+    let (mut sender, body) = http_body_util::channel::Channel::<Bytes>::new(1);
+    tokio::spawn(async move {
+        for piece in pieces {
+            if sender.send_data(Bytes::from_static(piece.as_bytes())).await.is_err() {
+                return;
+            }
+        }
+    });
+    Body::new(body)
+}
+
+// RFC 9112 §6.3, §8: a length that was announced is kept, or the answer is cut so that nobody takes it for whole.
+#[test]
+fn a_length_that_lies_is_not_believed_and_not_sent_for_true() {
+    async fn lies(request: Request) -> Response {
+        let (body, length) = match request.uri().path() {
+            "/known-shorter" => (Body::from("12345"), 10),
+            "/known-longer" => (Body::from("12345"), 3),
+            "/shorter" => (pieces(&["12", "345"]), 10),
+            "/longer" => (pieces(&["12", "345"]), 3),
+            _ => (pieces(&["12", "345"]), 5),
+        };
+        let mut answer = Response::new(body);
+        answer.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        answer
+    }
+    let running = start(Router::new().fallback(lies));
+    for path in ["/known-shorter", "/known-longer", "/true"] {
+        let mut client = client(&running);
+        let answer = client.get(path);
+        assert_eq!((answer.text(), answer.field("Content-Length")), ("12345", Some("5")), "{path}");
+        assert_eq!(client.get("/true").text(), "12345", "and the connection goes on");
+    }
+    for (path, most) in [("/shorter", "12345"), ("/longer", "123")] {
+        let mut client = client(&running);
+        client.ask(path);
+        let head = client.head();
+        let (body, close) = client.rest();
+        assert_eq!(head.status, 200);
+        assert!(most.as_bytes().starts_with(&body), "{path}: {body:?}");
+        assert_eq!(close, support::Close::Reset, "{path}: nobody takes that for the whole");
+    }
+}
+
+#[test]
+fn large_content_and_content_that_comes_slowly() {
+    const LENGTH: usize = 5 << 20;
+    async fn slowly() -> Body {
+        let (mut sender, body) = http_body_util::channel::Channel::<Bytes>::new(1);
+        tokio::spawn(async move {
+            for at in 0..10u8 {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+                sender.send_data(Bytes::from(vec![at; 10_000])).await.unwrap();
+            }
+        });
+        Body::new(body)
+    }
+    let router = Router::new().route("/whole", get(async || vec![b'x'; LENGTH])).route("/slowly", get(slowly));
+    let running = start(router);
+    let mut client = client(&running);
+    let whole = client.get("/whole");
+    assert_eq!((whole.body.len(), whole.field("Content-Length")), (LENGTH, Some(&*LENGTH.to_string())));
+    let slowly = client.get("/slowly");
+    assert_eq!(slowly.field("Transfer-Encoding"), Some("chunked"));
+    assert!(slowly.body.chunks(10_000).enumerate().all(|(at, piece)| piece == vec![at as u8; 10_000]));
+    assert_eq!(slowly.body.len(), 100_000);
+}
+
+#[test]
+fn an_answer_before_the_content_was_read() {
+    let running = start(Router::new().fallback(async || (StatusCode::PAYLOAD_TOO_LARGE, "too much")));
+    let mut client = client(&running);
+    // Within what the server reads away, the connection goes on.
+    client.post("/", &[0; 100_000]);
+    assert_eq!(client.answer().status, 413);
+    client.post("/", &[0; 10]);
+    assert_eq!(client.answer().text(), "too much");
+}
+
+#[test]
+fn what_handlers_set_is_what_is_sent() {
+    async fn fields() -> Response {
+        let mut fields = HeaderMap::new();
+        for (name, value) in
+            [("server", "own"), ("connection", "close"), ("x-own", "1"), ("x-own", "2"), ("date", "then")]
+        {
+            fields.append(name, HeaderValue::from_static(value));
+        }
+        (StatusCode::IM_A_TEAPOT, fields, "tea").into_response()
+    }
+    let running = start(Router::new().fallback(fields));
+    let mut client = client(&running);
+    let answer = client.get("/");
+    assert_eq!((answer.status, answer.text()), (418, "tea"));
+    let all = |wanted: &str| answer.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(wanted)).count();
+    assert_eq!((answer.field("Server"), answer.field("Date")), (Some("own"), Some("then")));
+    assert_eq!((all("server"), all("x-own"), all("date")), (1, 2, 1));
+    // RFC 9112 §9.6: what it says of the connection is done.
+    assert_eq!((answer.closes(), all("connection")), (true, 1));
+    client.closed();
+}
+
+// The order of what came is that of what is seen.
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    async fn path(request: Request) -> String {
+        if request.uri().path() == "/slow" {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        request.uri().path().to_owned()
+    }
+    let running = start(Router::new().fallback(path));
+    let mut client = client(&running);
+    let order = Mutex::new(Vec::new());
+    let request = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.send(["/slow", "/a", "/b"].map(request).concat());
+    for _ in 0..3 {
+        order.lock().unwrap().push(client.answer().text().to_owned());
+    }
+    assert_eq!(*order.lock().unwrap(), ["/slow", "/a", "/b"]);
+}

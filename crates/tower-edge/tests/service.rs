@@ -1,0 +1,228 @@
+//! How a service is treated: readiness, failures, panics, peers that go, the server's end.
+
+mod support;
+
+use std::cell::Cell;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::routing::get;
+use causeway_testkit::http2::{Wire, flag, kind};
+use http::{Request, Response};
+use http_body_util::Full;
+use support::{Client, block_on, builder, client, start, until};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tower_edge::EdgeBody;
+use tower_service::Service;
+
+type Answering = Pin<Box<dyn Future<Output = Result<Response<Full<Bytes>>, io::Error>>>>;
+
+fn text(text: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    Response::new(Full::new(text.into()))
+}
+
+/// One call at a time over all clones, as a limit on concurrency has it: whoever is ready holds the permit.
+struct OneAtATime {
+    gate: Arc<Semaphore>,
+    permit: Option<OwnedSemaphorePermit>,
+    waiting: Option<Pin<Box<dyn Future<Output = OwnedSemaphorePermit> + Send>>>,
+    running: Arc<AtomicUsize>,
+}
+
+impl OneAtATime {
+    fn new() -> Self {
+        Self { gate: Arc::new(Semaphore::new(1)), permit: None, waiting: None, running: Arc::default() }
+    }
+}
+
+impl Clone for OneAtATime {
+    fn clone(&self) -> Self {
+        Self { gate: Arc::clone(&self.gate), permit: None, waiting: None, running: Arc::clone(&self.running) }
+    }
+}
+
+impl Service<Request<EdgeBody>> for OneAtATime {
+    type Response = Response<Full<Bytes>>;
+    type Error = io::Error;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, task: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
+        if self.permit.is_none() {
+            let gate = &self.gate;
+            let waiting = self.waiting.get_or_insert_with(|| {
+                let gate = Arc::clone(gate);
+                Box::pin(async move { gate.acquire_owned().await.expect("it is never closed") })
+            });
+            let Poll::Ready(permit) = waiting.as_mut().poll(task) else { return Poll::Pending };
+            (self.permit, self.waiting) = (Some(permit), None);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<EdgeBody>) -> Answering {
+        let permit = self.permit.take().expect("called when it said that it was ready");
+        let running = Arc::clone(&self.running);
+        Box::pin(async move {
+            assert_eq!(running.fetch_add(1, Ordering::Relaxed), 0, "one at a time");
+            let counted = Counted(running);
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            drop((counted, permit));
+            Ok(text("done"))
+        })
+    }
+}
+
+#[test]
+fn whoever_finds_a_service_busy_waits_for_it() {
+    let running = builder().workers(2).start(OneAtATime::new()).unwrap();
+    let mut clients: Vec<_> = (0..20).map(|_| client(&running)).collect();
+    for _ in 0..3 {
+        clients.iter_mut().for_each(|client| client.ask("/"));
+        for client in &mut clients {
+            assert_eq!(client.answer().text(), "done");
+        }
+    }
+    // One that goes while it waits keeps nobody from the permit.
+    for _ in 0..5 {
+        clients.iter_mut().for_each(|client| client.ask("/"));
+        clients.split_off(10).into_iter().for_each(Client::reset);
+        clients.iter_mut().for_each(|client| assert_eq!(client.answer().text(), "done"));
+        clients.extend((0..10).map(|_| client(&running)));
+    }
+    assert_eq!(running.engine().panics(), 0);
+}
+
+/// What the path says.
+#[derive(Clone, Default)]
+struct Acting {
+    /// Futures that are there.
+    futures: Arc<AtomicUsize>,
+    calls: Cell<u32>,
+}
+
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Service<Request<EdgeBody>> for Acting {
+    type Response = Response<Full<Bytes>>;
+    type Error = io::Error;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<EdgeBody>) -> Answering {
+        self.calls.set(self.calls.get() + 1);
+        assert!(request.uri().path() != "/panic-in-call", "as a test wants it");
+        self.futures.fetch_add(1, Ordering::Relaxed);
+        let counted = Counted(Arc::clone(&self.futures));
+        let not_sent = Rc::new(self.calls.get());
+        Box::pin(async move {
+            let _counted = counted;
+            match request.uri().path() {
+                "/error" => Err(io::Error::other("out of order")),
+                "/panic" => panic!("as a test wants it"),
+                "/never" => std::future::pending().await,
+                "/slow" => {
+                    tokio::time::sleep(Duration::from_millis(300)).await;
+                    Ok(text("slow"))
+                }
+                _ => Ok(text(not_sent.to_string())),
+            }
+        })
+    }
+}
+
+#[test]
+fn errors_and_panics_are_500_and_end_nothing_else() {
+    let service = Acting::default();
+    let running = start(service.clone());
+    let mut client = client(&running);
+    assert_eq!(client.get("/error").status, 500);
+    assert_eq!(client.get("/").text(), "2", "the connection and the service go on");
+    assert_eq!(client.get("/panic").status, 500);
+    let mut client = support::client(&running);
+    assert_eq!(client.get("/panic-in-call").status, 500);
+    let mut client = support::client(&running);
+    assert_eq!(client.get("/").text(), "1", "a service that unwound is not used again");
+    assert_eq!(running.engine().panics(), 2);
+    until("every future is gone", || service.futures.load(Ordering::Relaxed) == 0);
+}
+
+#[test]
+fn a_peer_that_goes_takes_its_future_with_it() {
+    let service = Acting::default();
+    let running = start(service.clone());
+    let mut client = client(&running);
+    client.ask("/never");
+    until("the future is there", || service.futures.load(Ordering::Relaxed) == 1);
+    client.reset();
+    until("the future is dropped", || service.futures.load(Ordering::Relaxed) == 0);
+
+    // RFC 9113 §5.4.2: the same for one stream; the others go on.
+    let mut wire = Wire::connect(running.addresses()[0], &[]).unwrap();
+    wire.put_get(1, "/never");
+    wire.put_get(3, "/never");
+    wire.flush().unwrap();
+    until("both futures are there", || service.futures.load(Ordering::Relaxed) == 2);
+    wire.put(kind::RST_STREAM, flag::NONE, 1, &8_u32.to_be_bytes());
+    wire.flush().unwrap();
+    until("one is dropped", || service.futures.load(Ordering::Relaxed) == 1);
+}
+
+#[test]
+fn the_end_lets_requests_under_way_end() {
+    let service = Acting::default();
+    let running = start(service.clone());
+    let address = running.addresses()[0];
+    let mut client = client(&running);
+    client.ask("/slow");
+    until("it is under way", || service.futures.load(Ordering::Relaxed) == 1);
+    let end = std::thread::spawn(move || block_on(running.shutdown()));
+    until("nobody is let in", || std::net::TcpStream::connect(address).is_err());
+    assert_eq!(client.answer().text(), "slow");
+    end.join().unwrap();
+}
+
+#[test]
+fn what_does_not_end_within_the_grace_is_ended() {
+    let service = Acting::default();
+    let running = builder().grace(Duration::from_millis(50)).start(service.clone()).unwrap();
+    let mut client = client(&running);
+    client.ask("/never");
+    until("it is under way", || service.futures.load(Ordering::Relaxed) == 1);
+    block_on(running.shutdown());
+    client.closed();
+    assert_eq!(service.futures.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn serving_ends_with_its_signal() {
+    let (say, signal) = tokio::sync::oneshot::channel::<()>();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let serving = tower_edge::Server::builder()
+        .listen(format!("127.0.0.1:{port}"))
+        .workers(2)
+        .serve(Router::new().route("/", get(async || "hello")))
+        .with_graceful_shutdown(async { drop(signal.await) });
+    let served = std::thread::spawn(|| block_on(async { tokio::spawn(serving.into_future()).await.unwrap() }));
+    until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let mut client = Client::connect(([127, 0, 0, 1], port).into());
+    assert_eq!(client.get("/").text(), "hello");
+    say.send(()).unwrap();
+    served.join().unwrap().unwrap();
+    assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err());
+}

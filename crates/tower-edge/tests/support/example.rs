@@ -1,0 +1,43 @@
+//! An example as a user runs it.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+/// A running example; dropping it ends it.
+pub(crate) struct Example {
+    process: Child,
+    pub(crate) address: SocketAddr,
+}
+
+impl Example {
+    /// Starts it on a free port and waits until it listens.
+    #[track_caller]
+    pub(crate) fn start(name: &str) -> Self {
+        // Beside this test's own folder; `cargo test` builds both.
+        let tests = std::env::current_exe().expect("a path").parent().expect("a folder").to_owned();
+        let program = tests.join("../examples").join(name);
+        assert!(program.is_file(), "{} is not built: run without --test, or with --examples too", program.display());
+        let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
+        let mut command = Command::new(program);
+        let process = command.arg(address.to_string()).stdin(Stdio::null()).spawn().expect("it starts");
+        let example = Self { process, address };
+        super::until("the example listens", || TcpStream::connect(address).is_ok());
+        example
+    }
+
+    /// Tells it to end, as Ctrl-C does, and waits until it has.
+    pub(crate) fn interrupt(mut self) -> std::process::ExitStatus {
+        let id = self.process.id().to_string();
+        let told = Command::new("kill").args(["-INT", &id]).status().expect("kill");
+        assert!(told.success());
+        self.process.wait().expect("it ends")
+    }
+}
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        // One that ended already needs no killing.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

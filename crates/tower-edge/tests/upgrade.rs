@@ -1,0 +1,130 @@
+//! Other protocols by hyper's upgrades (RFC 9110 §7.8), which axum's WebSockets wait for.
+
+mod support;
+
+use std::io::{Read as _, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::extract::Request;
+use axum::extract::ws::{Message as Sent, WebSocketUpgrade};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::any;
+use futures_util::{SinkExt as _, StreamExt as _};
+use http::{HeaderValue, StatusCode, header};
+use support::{Asked, block_on, client, start, until};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+/// Says something first, then sends back what comes, in capitals.
+async fn capitals(mut request: Request) -> Response {
+    let asked = request.headers().get(header::UPGRADE).cloned();
+    if asked.is_none_or(|asked| asked != "capitals") {
+        return (StatusCode::UPGRADE_REQUIRED, "capitals, please").into_response();
+    }
+    let upgrade = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let mut stream = hyper_util::rt::TokioIo::new(upgrade.await.unwrap());
+        stream.write_all(b"hi").await.unwrap();
+        let mut octets = vec![0; 1000];
+        loop {
+            match stream.read(&mut octets).await {
+                Ok(0) | Err(_) => return,
+                Ok(len) => stream.write_all(&octets[..len].to_ascii_uppercase()).await.unwrap(),
+            }
+        }
+    });
+    let mut answer = Response::default();
+    *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    answer.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("capitals"));
+    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    answer
+}
+
+const ASK: &str = "GET /p HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: ";
+
+#[test]
+fn octets_go_both_ways_until_either_ends() {
+    let running = start(Router::new().route("/p", any(capitals)));
+    let mut client = client(&running);
+    // What comes right behind the request is the other protocol's already.
+    client.send(format!("{ASK}capitals\r\n\r\nfirst"));
+    let head = client.answer_to(Asked::Tunnel);
+    assert_eq!(
+        (head.status, head.field("Upgrade"), head.field("Connection")),
+        (101, Some("capitals"), Some("Upgrade"))
+    );
+    assert_eq!(client.exactly(7), b"hiFIRST");
+    let mut writer = client.stream.try_clone().unwrap();
+    let much = std::thread::spawn(move || writer.write_all(&[b'x'; 3 << 20]).unwrap());
+    assert!(client.exactly(3 << 20).iter().all(|octet| *octet == b'X'));
+    much.join().unwrap();
+    client.end();
+    let mut rest = Vec::new();
+    client.stream.read_to_end(&mut rest).unwrap();
+    assert!(rest.is_empty());
+    until("the connection is over", || running.engine().connections() == 0);
+}
+
+#[test]
+fn whoever_is_not_let_in_gets_an_answer_like_any_other() {
+    let running = start(Router::new().route("/p", any(capitals)).fallback(async || (StatusCode::NOT_FOUND, "nothing")));
+    let mut client = client(&running);
+    client.send(format!("{ASK}other\r\n\r\n"));
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.text()), (426, "capitals, please"));
+    client.send("GET /nowhere HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+    assert_eq!(client.answer().text(), "nothing", "the connection goes on");
+    // With content hyper is not asked: RFC 9110 §7.8 lets a server pass over Upgrade.
+    client.send(format!("{ASK}capitals\r\nContent-Length: 2\r\n\r\nab").replacen("GET", "POST", 1));
+    assert_eq!(client.answer().status, 500, "101 without a protocol is a fault");
+    assert_eq!(client.get("/p").status, 426);
+}
+
+#[test]
+fn websockets() {
+    let open = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&open);
+    let chat = move |upgrade: WebSocketUpgrade| {
+        let open = Arc::clone(&count);
+        async move {
+            upgrade.protocols(["chat"]).on_upgrade(async move |mut socket| {
+                open.fetch_add(1, Ordering::Relaxed);
+                while let Some(Ok(message)) = socket.recv().await {
+                    if let Sent::Text(text) = message
+                        && socket.send(Sent::Text(format!("{text}!").into())).await.is_err()
+                    {
+                        break;
+                    }
+                }
+                open.fetch_sub(1, Ordering::Relaxed);
+            })
+        }
+    };
+    let running = start(Router::new().route("/chat", any(chat)));
+    let url = format!("ws://{}", running.addresses()[0]);
+    block_on(async {
+        let request = tokio_tungstenite::tungstenite::ClientRequestBuilder::new(format!("{url}/chat").parse().unwrap());
+        let (mut socket, answer) = tokio_tungstenite::connect_async(request.with_sub_protocol("chat")).await.unwrap();
+        assert_eq!(answer.headers()["sec-websocket-protocol"], "chat");
+        for _ in 0..100 {
+            socket.send(Message::text("hey")).await.unwrap();
+        }
+        for _ in 0..100 {
+            assert_eq!(socket.next().await.unwrap().unwrap(), Message::text("hey!"));
+        }
+        assert_eq!(open.load(Ordering::Relaxed), 1);
+        socket.close(None).await.unwrap();
+        assert!(matches!(socket.next().await, Some(Ok(Message::Close(_)))));
+        match tokio_tungstenite::connect_async(format!("{url}/nowhere")).await {
+            Err(Error::Http(answer)) => assert_eq!(answer.status().as_u16(), 404),
+            other => panic!("{other:?}"),
+        }
+        // A peer that vanishes ends the service's half, too.
+        let (socket, _) = tokio_tungstenite::connect_async(format!("{url}/chat")).await.unwrap();
+        drop(socket);
+    });
+    until("both are over", || open.load(Ordering::Relaxed) == 0 && running.engine().connections() == 0);
+    assert_eq!(running.engine().panics(), 0);
+}

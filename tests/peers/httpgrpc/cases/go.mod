@@ -1,0 +1,3 @@
+module causeway.invalid/peers/httpgrpc/cases
+
+go 1.25.0

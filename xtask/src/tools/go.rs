@@ -1,0 +1,103 @@
+//! Go, and programs that are built with it. Debian's stable one may be too old for what is to be built; a newer one is a module like any
+//! other, from where modules come.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context as _;
+
+use super::GO;
+use crate::report::Halt;
+use crate::stage::Stage;
+use crate::steps::House;
+
+/// Since then Go fetches the version that a module asks for by itself.
+const MINOR_MIN: u32 = 21;
+/// What is fetched where the installed one is older.
+const FETCHED: &str = "v0.0.1-go1.26.0";
+
+/// A program in Go, built into the tools folder from a module under tests/peers, whose go.mod says which version of what.
+pub(crate) fn go_built(
+    stage: &mut Stage,
+    house: &House,
+    program: &str,
+    module: &str,
+    package: &str,
+) -> Result<PathBuf, Halt> {
+    let go = go(stage, house)?;
+    let output = house.target.join("tools").join(program);
+    let mut build = Command::new(go);
+    build.current_dir(house.root.join("tests/peers").join(module)).env("GOFLAGS", "-mod=readonly");
+    build.args(["build", "-o"]).arg(&output).arg(package);
+    run(stage, build, || format!("needs {program}, and building it failed")).map(|_| output)
+}
+
+/// A Go that is new enough, after installing or fetching it where that is allowed.
+fn go(stage: &mut Stage, house: &House) -> Result<PathBuf, Halt> {
+    let installed = GO.need(stage, house)?;
+    let version = env(stage, &installed, "GOVERSION")?;
+    if minor(&version).is_none_or(|minor| minor >= MINOR_MIN) {
+        return Ok(installed);
+    }
+    let fetched = house.target.join("tools").join("go");
+    let program = fetched.join("bin/go");
+    if !program.exists() {
+        let (cache, arch) = (env(stage, &installed, "GOMODCACHE")?, env(stage, &installed, "GOARCH")?);
+        let module = format!("golang.org/toolchain@{FETCHED}.linux-{arch}");
+        let mut download = Command::new(&installed);
+        // Outside of any module: those here may ask for more than this Go can read.
+        download.current_dir(&house.target).args(["mod", "download", &module]);
+        run(stage, download, || format!("needs Go 1.{MINOR_MIN} or later, and fetching {module} failed"))?;
+        fs::create_dir_all(house.target.join("tools")).context("making the tools folder")?;
+        let mut copy = Command::new("cp");
+        copy.args(["-r", "--no-preserve=mode"]).arg(Path::new(&cache).join(&module)).arg(&fetched);
+        stage.run(copy)?;
+        // In a module nothing is a program.
+        for folder in ["bin", &format!("pkg/tool/linux_{arch}")] {
+            for entry in fs::read_dir(fetched.join(folder)).context("looking at Go's programs")? {
+                let path = entry.context("looking at Go's programs")?.path();
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).context("making Go's programs run")?;
+            }
+        }
+    }
+    Ok(program)
+}
+
+fn env(stage: &mut Stage, go: &Path, name: &str) -> Result<String, Halt> {
+    let mut command = Command::new(go);
+    command.args(["env", name]);
+    Ok(stage.run(command)?.trim().to_owned())
+}
+
+/// Runs what may fail for want of a network; then the program is lacking, not wrong.
+fn run(stage: &mut Stage, command: Command, lacks: impl Fn() -> String) -> Result<String, Halt> {
+    match stage.run(command) {
+        Err(Halt::Failed(said)) => {
+            stage.clear();
+            println!("{said}");
+            Err(Halt::Lacks(format!("{}, as shown above", lacks())))
+        }
+        other => other,
+    }
+}
+
+/// 26 of `go1.26.8`; nothing of what is no release.
+fn minor(version: &str) -> Option<u32> {
+    version.strip_prefix("go1.")?.split(['.', '-', 'r', 'b']).next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_go() {
+        for (version, want) in
+            [("go1.26.8", Some(26)), ("go1.19", Some(19)), ("go1.27rc1", Some(27)), ("devel +abc", None), ("", None)]
+        {
+            assert_eq!(minor(version), want, "{version}");
+        }
+    }
+}
