@@ -66,6 +66,11 @@ pub trait Maker {
 
     /// Octets still to come, when known.
     fn len(&self) -> Option<u64>;
+
+    /// Whether [`len`](Self::len) is known to be 0.
+    fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
 }
 
 /// Why a call has no answer.
@@ -495,6 +500,8 @@ impl Drop for Carried {
     fn drop(&mut self) {
         // A complete body stays complete; anything else ends here.
         self.fail(CallFault::Closed);
+        // Nobody is left who would hear that it is given up.
+        self.0.driver.borrow_mut().take();
         put_back(&self.0);
     }
 }
