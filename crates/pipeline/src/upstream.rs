@@ -495,6 +495,8 @@ impl Drop for Carried {
     fn drop(&mut self) {
         // A complete body stays complete; anything else ends here.
         self.fail(CallFault::Closed);
+        // Nobody is left who would hear that it is given up.
+        self.0.driver.borrow_mut().take();
         put_back(&self.0);
     }
 }

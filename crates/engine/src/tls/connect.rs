@@ -7,10 +7,11 @@ use std::sync::{Arc, OnceLock};
 
 use causeway_pipeline::{Roots, TlsClient, Versions};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{UnbufferedClientConnection, WebPkiServerVerifier};
+use rustls::client::{UnbufferedClientConnection, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use tokio::net::TcpStream;
 
 use super::inbound::Inbound;
@@ -47,9 +48,16 @@ impl Connector {
         let verifier: Arc<dyn ServerCertVerifier> = if spec.insecure {
             Arc::new(Anybody(provider))
         } else {
-            WebPkiServerVerifier::builder_with_provider(roots(&spec.roots)?, provider)
+            let verifier = WebPkiServerVerifier::builder_with_provider(roots(&spec.roots)?, provider)
                 .build()
-                .map_err(|error| error.to_string())?
+                .map_err(|error| error.to_string())?;
+            match &spec.roots {
+                Roots::System => verifier,
+                Roots::These(certificates) => {
+                    let pinned = certificates.iter().map(|octets| CertificateDer::from(octets.clone())).collect();
+                    Arc::new(Pinned { verifier, certificates: pinned })
+                }
+            }
         };
         let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
         let mut config = match &spec.certificate {
@@ -127,6 +135,59 @@ fn roots(roots: &Roots) -> Result<Arc<RootCertStore>, String> {
             }
             Ok(Arc::new(store))
         }
+    }
+}
+
+/// Believes what the authorities signed, and an authority's certificate itself where it is shown, as Go does: who signs for itself
+/// alone often calls itself an authority.
+#[derive(Debug)]
+struct Pinned {
+    verifier: Arc<WebPkiServerVerifier>,
+    certificates: Vec<CertificateDer<'static>>,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let refused = match self.verifier.verify_server_cert(shown, between, name, ocsp, now) {
+            Err(Error::InvalidCertificate(CertificateError::Other(other))) => other,
+            other => return other,
+        };
+        // The last that is looked at before who signed it: it is in its time.
+        let is_authority = matches!(refused.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity));
+        if !is_authority || !self.certificates.contains(shown) {
+            return Err(CertificateError::Other(refused).into());
+        }
+        verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
     }
 }
 

@@ -26,12 +26,20 @@ fn answers_that_are_no_answers() {
         // RFC 9112 §6.3: a length that is not sure may be an attack.
         (
             "two lengths",
-            |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\nab"), p.end())),
+            |p| {
+                p.head();
+                p.send("HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\nab");
+                p.end();
+            },
             whole(502, ""),
         ),
         (
             "no number",
-            |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\na"), p.end())),
+            |p| {
+                p.head();
+                p.send("HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\na");
+                p.end();
+            },
             whole(502, ""),
         ),
         // RFC 9112 §6.1: a message with both is an attack, or a mistake.
@@ -46,7 +54,11 @@ fn answers_that_are_no_answers() {
         ),
         (
             "a coding that is not chunked",
-            |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nabc"), p.end())),
+            |p| {
+                p.head();
+                p.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nabc");
+                p.end();
+            },
             whole(502, ""),
         ),
         // RFC 9110 §7.8: a switch is asked for.
@@ -61,12 +73,21 @@ fn answers_that_are_no_answers() {
         ),
         (
             "a head without an end",
-            |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nX: y\r\n"), p.half_close(), p.end())),
+            |p| {
+                p.head();
+                p.send("HTTP/1.1 200 OK\r\nX: y\r\n");
+                p.half_close();
+                p.end();
+            },
             whole(502, ""),
         ),
         (
             "a head that is cut by a reset",
-            |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nX"), p.reset())),
+            |p| {
+                p.head();
+                p.send("HTTP/1.1 200 OK\r\nX");
+                p.reset();
+            },
             whole(502, ""),
         ),
         (
@@ -103,15 +124,47 @@ fn answers_that_are_no_answers() {
         ),
         (
             "the other version's first words",
-            |p| drop((p.head(), p.send("\0\0\0\x04\0\0\0\0\0"), p.end())),
+            |p| {
+                p.head();
+                p.send("\0\0\0\x04\0\0\0\0\0");
+                p.end();
+            },
             whole(502, ""),
         ),
-        ("an end of the sending side", |p| drop((p.head(), p.half_close(), p.end())), whole(502, "")),
-        ("another version", |p| drop((p.head(), p.send("HTTP/3.0 200 OK\r\n\r\n"), p.end())), whole(502, "")),
-        ("a status beyond", |p| drop((p.head(), p.send("HTTP/1.1 2000 OK\r\n\r\n"), p.end())), whole(502, "")),
+        (
+            "an end of the sending side",
+            |p| {
+                p.head();
+                p.half_close();
+                p.end();
+            },
+            whole(502, ""),
+        ),
+        (
+            "another version",
+            |p| {
+                p.head();
+                p.send("HTTP/3.0 200 OK\r\n\r\n");
+                p.end();
+            },
+            whole(502, ""),
+        ),
+        (
+            "a status beyond",
+            |p| {
+                p.head();
+                p.send("HTTP/1.1 2000 OK\r\n\r\n");
+                p.end();
+            },
+            whole(502, ""),
+        ),
         (
             "a folded field",
-            |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length: 0\r\n\r\n"), p.end())),
+            |p| {
+                p.head();
+                p.send("HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length: 0\r\n\r\n");
+                p.end();
+            },
             whole(502, ""),
         ),
     ];
@@ -127,7 +180,10 @@ fn content_that_is_cut() {
     let server = Server::start(|_| {});
     let cases: &[(&str, Act)] = &[
         ("shorter than said", |p| {
-            drop((p.head(), p.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"), p.half_close(), p.end()))
+            p.head();
+            p.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
+            p.half_close();
+            p.end();
         }),
         ("shorter than said, with a reset", |p| {
             p.head();
@@ -195,14 +251,14 @@ fn what_comes_behind_an_answer_is_nobodys() {
     let server = Server::start(|_| {});
     let cases: &[(&str, Act)] = &[
         ("with it", |p| {
-            drop((
-                p.head(),
-                p.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\naHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"),
-                p.end(),
-            ))
+            p.head();
+            p.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\naHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil");
+            p.end();
         }),
         ("a longer content", |p| {
-            drop((p.head(), p.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nabcdef"), p.end()))
+            p.head();
+            p.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nabcdef");
+            p.end();
         }),
         ("behind chunks", |p| {
             p.head();
@@ -216,7 +272,11 @@ fn what_comes_behind_an_answer_is_nobodys() {
             p.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil");
             p.end();
         }),
-        ("an empty line", |p| drop((p.head(), p.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na\r\n"), p.end()))),
+        ("an empty line", |p| {
+            p.head();
+            p.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na\r\n");
+            p.end();
+        }),
     ];
     for (why, act) in cases {
         let origin = Origin::new(vec![*act, |peer| {
@@ -282,10 +342,8 @@ fn an_answer_before_the_request_is_read_arrives() {
     let server = Server::start(|_| {});
     let cases: &[(&str, Act)] = &[
         ("and it is closed", |p| {
-            drop((
-                p.head(),
-                p.send("HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 4\r\n\r\nmuch"),
-            ))
+            p.head();
+            p.send("HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 4\r\n\r\nmuch");
         }),
         ("and it is kept", |p| {
             p.head();
@@ -386,10 +444,10 @@ fn heads_as_the_upstream_sees_them() {
         }
         origin.end();
     }
-    // Answers without content keep what they say of it (RFC 9110 §8.6).
+    // What they say of content that they do not have: kept for HEAD, left out otherwise, as Go does (RFC 9110 §8.6 lets us).
     for (method, answer, status, length) in [
         ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n", 200, Some("7")),
-        ("GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n", 304, Some("7")),
+        ("GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n", 304, None),
         ("GET", "HTTP/1.1 204 No Content\r\nContent-Length: 7\r\n\r\n", 204, None),
     ] {
         let origin = Origin::with(vec![Box::new(move |peer| {

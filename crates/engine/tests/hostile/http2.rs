@@ -43,12 +43,20 @@ fn answers_that_are_no_answers() {
     let cases: &[(&str, Act, Got)] = &[
         (
             "HTTP/1",
-            |p| drop((p.exactly(24), p.send("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"), p.rest())),
+            |p| {
+                p.exactly(24);
+                p.send("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
+                p.rest();
+            },
             whole(502, ""),
         ),
         (
             "no settings first",
-            |p| drop((p.exactly(24), p.frame(kind::HEADERS, END, 1, &status_200()), p.rest())),
+            |p| {
+                p.exactly(24);
+                p.frame(kind::HEADERS, END, 1, &status_200());
+                p.rest();
+            },
             whole(502, ""),
         ),
         (

@@ -106,15 +106,31 @@ fn handshakes_that_come_to_nothing() {
         (
             "in the clear",
             Origin::new(vec![|peer| {
-                drop((peer.exactly(5), peer.send("HTTP/1.1 400 Bad Request\r\n\r\n"), peer.rest()))
+                peer.exactly(5);
+                peer.send("HTTP/1.1 400 Bad Request\r\n\r\n");
+                peer.rest();
             }]),
         ),
-        ("an end", Origin::new(vec![|peer| drop(peer.exactly(5))])),
-        ("a reset", Origin::new(vec![|peer| drop((peer.exactly(5), peer.reset()))])),
+        (
+            "an end",
+            Origin::new(vec![|peer| {
+                peer.exactly(5);
+            }]),
+        ),
+        (
+            "a reset",
+            Origin::new(vec![|peer| {
+                peer.exactly(5);
+                peer.reset();
+            }]),
+        ),
         (
             "a record of nothing",
             Origin::new(vec![|peer| {
-                drop((peer.exactly(5), peer.send([22, 3, 3, 0xff, 0xff, 0]), peer.half_close(), peer.rest()))
+                peer.exactly(5);
+                peer.send([22, 3, 3, 0xff, 0xff, 0]);
+                peer.half_close();
+                peer.rest();
             }]),
         ),
     ] {
@@ -122,7 +138,9 @@ fn handshakes_that_come_to_nothing() {
         assert_eq!(ask(&server, &origin.target()).status(), 502, "{why}");
         origin.end();
     }
-    let silent = Origin::new(vec![|peer| drop(peer.rest())]);
+    let silent = Origin::new(vec![|peer| {
+        peer.rest();
+    }]);
     trusting(silent.port, &authority, Some("good.test"), |transport, _| {
         transport.connect_timeout = std::time::Duration::from_millis(200);
     });
@@ -170,6 +188,26 @@ fn an_end_that_nobody_announced_is_a_cut() {
         trusting(port, &authority, Some("good.test"), |_, _| {});
         assert_eq!(ask(&server, &format!("/forward/{port}")), want, "announced: {announced}, {answer:?}");
         origin.join().unwrap();
+    }
+    all_home(&server);
+}
+
+// As Go has it: a certificate that is among the authorities is believed for its own names, though it calls itself an authority.
+#[test]
+fn a_certificate_that_is_known_is_believed() {
+    let server = Server::start(|_| {});
+    for (asked, known, status) in [("good.test", true, 200), ("bad.test", true, 502), ("good.test", false, 502)] {
+        let (authority, signed) = Authority::named(&["good.test"]);
+        let store = Arc::new(Store::default());
+        store.put(asked, "", signed);
+        let origin = Server::start(|setup| {
+            setup.tls = Some(TlsSpec { policies: vec![TlsPolicy::default()] });
+            setup.certificates = Some(store);
+        });
+        let port = origin.address().port();
+        let believed = if known { authority } else { Authority::new() };
+        trusting(port, &believed, Some(asked), |_, _| {});
+        assert_eq!(ask(&server, &format!("/forward/{port}/fixed")).status(), status, "{asked}, {known}");
     }
     all_home(&server);
 }

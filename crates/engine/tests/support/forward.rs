@@ -77,7 +77,9 @@ fn carry(cx: &mut Context, place: &Rc<dyn Upstream>) -> Step {
     call.request_mut().copy_from(cx.head());
     // What stands behind the port is the target there.
     let target = cx.head().target().as_str();
-    if let Some((behind, _)) = target.match_indices('/').nth(2) {
+    if target.starts_with('/')
+        && let Some((behind, _)) = target.match_indices('/').nth(2)
+    {
         call.request_mut().set_target(&target[behind..]).expect("a part of a target");
     }
     let body = cx.take_body().expect("nobody else took it");

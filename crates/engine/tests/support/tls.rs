@@ -41,6 +41,18 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), certificate }
     }
 
+    /// One that signs for itself under these names: what openssl makes of `req -x509`.
+    pub(crate) fn named(names: &[&str]) -> (Self, Signed) {
+        let key = KeyPair::generate().unwrap();
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let certificate = params.self_signed(&key).unwrap();
+        let own = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let signed = Signed { chain: vec![certificate.der().clone()], key: own };
+        (Self { issuer: Issuer::new(params, key), certificate: certificate.der().to_vec() }, signed)
+    }
+
     /// With an ECDSA key.
     pub(crate) fn sign(&self, names: &[&str]) -> Signed {
         self.sign_key(names, KeyPair::generate().unwrap())
