@@ -218,10 +218,7 @@ fn measure(bench: &mut Bench<'_>, scenario: &Scenario) -> Result<Table> {
             Ok(calls) => row.metrics.push(Metric::count("system calls", "", vec![calls])),
             Err(error) => skip(bench.shop, &format!("system calls of {name} in {}", scenario.name), &error),
         }
-        let made = contender.made.iter().map(|made| *made as f64).collect::<Vec<_>>();
-        if !made.is_empty() {
-            row.metrics.push(Metric::count("connections made", "", made));
-        }
+        row.notes.extend(contender.made.map(|made| format!("made {made} connections to its upstream beforehand")));
         contender::note_disturbance(&mut row, slots);
         rows.push(row);
     }
@@ -253,8 +250,8 @@ fn how(scenario: &Scenario, extent: Extent) -> String {
         );
     }
     how.push_str(
-        " \"Connections made\" are those to the upstream in a short run before the slots, on connections of clients that were new: \
-         a proxy that made more than clients had requests open is left out.",
+        " How many connections a proxy made to its upstream was seen in a run before the slots, on new connections of clients: one that made \
+         more than there were requests open at once is left out.",
     );
     how
 }

@@ -184,7 +184,7 @@ impl Handler for ReverseProxy {
         let backend = &self.plan.backends[number];
         let begun = backend
             .place(cx, self.plan.carriage, &self.plan.transport)
-            .and_then(|place| exchange::begin(cx, local, backend, place));
+            .and_then(|place| exchange::begin(cx, local, number, place));
         match begun {
             Ok(step) => step,
             Err(fault) => Step::Fail(fault),

@@ -146,6 +146,7 @@ fn the_registry_names_all_modules() {
         "http.handlers.error",
         "http.handlers.file_server",
         "http.handlers.headers",
+        "http.handlers.httpgrpc",
         "http.handlers.invoke",
         "http.handlers.map",
         "http.handlers.request_body",

@@ -65,7 +65,7 @@ pub trait Maker {
     fn poll_frame(&mut self, call: &Call, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>>;
 
     /// Octets still to come, when known.
-    fn len(&self) -> Option<u64>;
+    fn octets_left(&self) -> Option<u64>;
 }
 
 /// Why a call has no answer.
@@ -368,14 +368,14 @@ impl Call {
 
     pub(crate) fn made_is_over(&self) -> bool {
         match &*self.0.maker.borrow() {
-            Some(maker) => maker.len() == Some(0),
+            Some(maker) => maker.octets_left() == Some(0),
             None => self.0.mailbox.borrow().is_over(),
         }
     }
 
     pub(crate) fn made_len(&self) -> Option<u64> {
         match &*self.0.maker.borrow() {
-            Some(maker) => maker.len(),
+            Some(maker) => maker.octets_left(),
             None => self.0.mailbox.borrow().len(),
         }
     }
@@ -495,6 +495,8 @@ impl Drop for Carried {
     fn drop(&mut self) {
         // A complete body stays complete; anything else ends here.
         self.fail(CallFault::Closed);
+        // Nobody is left who would hear that it is given up.
+        self.0.driver.borrow_mut().take();
         put_back(&self.0);
     }
 }

@@ -11,6 +11,7 @@
 //! - `mistakes`: what the operator is told
 //! - `client_certificates`: what is known of who shows one
 //! - `http2`: curl, nghttp, h2load and Go speak it
+//! - `httpgrpc`: HTTP in gRPC, ours at both ends
 //! - `interop`: gRPC and httpgrpc with Go at the other end
 //! - `matchers`: each of them, in Caddyfiles
 //! - `examples`: every Caddyfile under `examples/`
@@ -28,6 +29,7 @@ mod fmt;
 mod follow;
 mod hash_password;
 mod http2;
+mod httpgrpc;
 mod https;
 mod interop;
 mod matchers;

@@ -19,9 +19,10 @@ use causeway_message::{ResponseHead, StatusCode, StreamId, Version, WaitsFor, Wr
 use causeway_pipeline::{Body, CallFault, Frame, Scheme, Transport as Spec};
 use causeway_progress::{Stamp, stage};
 
+use super::links::{Link, LinkState};
 use super::machine::{Event, Machine, Unopened};
 use super::outgoing::{Outgoing, framing};
-use super::{Link, LinkState, Place, Waiting};
+use super::{Place, Waiting};
 use crate::clock;
 use crate::drive::{COPIED_BELOW, ROUNDS_MAX, SLICES_MAX, rest};
 use crate::exchange::{OUTPUT_OCTETS_MAX, SlotWake};
@@ -99,6 +100,7 @@ impl<T: Transport> Connection<T> {
             flow = self.rounds(task, &mut out);
         }
         if flow.is_continue() {
+            self.publish();
             flow = self.watch(task, &mut out);
         }
         if out.is_empty() {
@@ -174,7 +176,6 @@ impl<T: Transport> Connection<T> {
                 }
             }
         }
-        self.publish();
         if self.machine.room() == 0
             && let Some(place) = self.place.upgrade()
         {
@@ -200,7 +201,9 @@ impl<T: Transport> Connection<T> {
         let room = self.machine.room().saturating_sub(handed);
         let is_idle = self.calls.is_empty() && handed == 0;
         let ends = self.machine.is_last() || self.is_silent || self.is_deaf;
-        self.link.state.set(if ends { LinkState::Ending } else { LinkState::Open { room, is_idle } });
+        if let Some(place) = self.place.upgrade() {
+            place.links.set(&self.link, if ends { LinkState::Ending } else { LinkState::Open { room, is_idle } });
+        }
     }
 
     fn resume_woken(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
@@ -304,7 +307,7 @@ impl<T: Transport> Connection<T> {
                 self.keep_wake(wake);
                 call.put_body(Body::Empty);
                 // Not here again.
-                self.link.state.set(LinkState::Ending);
+                place.links.set(&self.link, LinkState::Ending);
                 place.place(Waiting { call, is_second: true });
             }
             _ => self.calls[at].fail(CallFault::Closed),
@@ -363,9 +366,6 @@ impl<T: Transport> Connection<T> {
             self.keep_wake(over.wake);
             (freed, self.is_used, self.since) = (true, true, clock::now());
             self.input.refresh();
-        }
-        if !freed {
-            self.publish();
         }
         freed
     }
@@ -438,10 +438,12 @@ impl<T: Transport> Connection<T> {
             }
         }
         if late {
-            return self.rounds(task, out);
+            let flow = self.rounds(task, out);
+            self.publish();
+            return flow;
         }
         if self.calls.is_empty() && self.machine.waits_for() != WaitsFor::Nothing {
-            let surplus = self.place.upgrade().is_none_or(|place| place.idle() > self.spec.idle_max);
+            let surplus = self.place.upgrade().is_none_or(|place| place.links.idle() > self.spec.idle_max);
             let deadline = self.since + self.spec.idle_timeout;
             if surplus || now >= deadline {
                 // A last word, if the protocol has one.
@@ -482,9 +484,8 @@ impl<T: Transport> Drop for Connection<T> {
         if self.timer != TimerKey::UNFILED {
             self.core.wheel.borrow_mut().remove(self.timer);
         }
-        match self.place.upgrade() {
-            Some(place) if !self.core.is_closed() => place.closed(&self.link),
-            _ => self.link.state.set(LinkState::Ending),
+        if let Some(place) = self.place.upgrade().filter(|_| !self.core.is_closed()) {
+            place.closed(&self.link);
         }
     }
 }

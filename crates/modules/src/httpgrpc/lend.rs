@@ -52,7 +52,6 @@ unary!(ResponseDecoder);
 pub(crate) struct Lender<D> {
     limits: Limits,
     // Boxed, so that one moves to its call and back by its address.
-    #[expect(clippy::vec_box, reason = "a decoder is some 500 octets, and its lease goes through futures and bodies")]
     kept: RefCell<Vec<Box<D>>>,
 }
 

@@ -12,7 +12,7 @@ use std::time::Instant;
 use causeway_httpgrpc::stream::{
     CHUNK_BYTES_MAX, Part as StreamPart, RequestStreamDecoder, encode_chunk, encode_response_head, encode_trailers,
 };
-use causeway_httpgrpc::{Code, DecodeFault, Encoding, Limits, Status};
+use causeway_httpgrpc::{Code, DecodeFault, Encoding, Limits, MESSAGE_BYTES_DEFAULT, Status};
 use causeway_message::{Chunk, StatusCode, names};
 use causeway_pipeline::{
     Body, BodyFault, BodyStream, Context, Frame, IncomingBody, Part, Response, Sleep, Step, Worker,
@@ -22,6 +22,11 @@ use super::answer::{parts_of, settle, went_well};
 use super::receive::{Unreceived, refuse_unreceived};
 use super::{begin_head, refuse, take_over};
 
+/// Every sender may make frames of [`MESSAGE_BYTES_DEFAULT`]; nobody holds them, so that a smaller limit on messages has nothing to bound.
+pub(crate) fn frame_limits(message_octets_max: u32) -> Limits {
+    Limits { message_bytes_max: message_octets_max.max(MESSAGE_BYTES_DEFAULT), ..Limits::default() }
+}
+
 /// Reads the request's head, then goes on with that; its content comes while it is read.
 pub(super) fn receive(
     cx: &mut Context,
@@ -30,7 +35,7 @@ pub(super) fn receive(
     encoding: Encoding,
     deadline: Option<Instant>,
 ) -> Step {
-    let mut decoder = Box::new(RequestStreamDecoder::new(limits));
+    let mut decoder = Box::new(RequestStreamDecoder::new(frame_limits(limits.message_bytes_max)));
     decoder.begin(encoding);
     let worker = Rc::clone(cx.worker());
     let sleep = deadline.map(|at| Sleep::until(Rc::clone(&worker), at));

@@ -10,7 +10,7 @@ use causeway_message::{FieldMap, StatusCode};
 use causeway_pipeline::upstream::Answer;
 use causeway_pipeline::{Body, BodyStream as _, Call, CallFault, Context, Fault, Reason, Step, Versions};
 
-use super::backend::{Backend, Place};
+use super::backend::Place;
 use super::switch::Switch;
 use super::{Local, bad_gateway, request};
 
@@ -20,8 +20,11 @@ const INTERIMS_MAX: u8 = 64;
 /// What is to be known when the answer comes.
 pub(super) struct Asked {
     pub(super) local: Rc<Local>,
+    /// Which of the plan's servers it is.
+    pub(super) backend: usize,
     pub(super) place: Rc<Place>,
     pub(super) switch: Switch,
+    pub(super) has_content: bool,
     pub(super) began: Instant,
     interims: u8,
 }
@@ -30,8 +33,9 @@ pub(super) struct Asked {
 ///
 /// # Errors
 /// When nothing can be sent.
-pub(super) fn begin(cx: &mut Context, local: Rc<Local>, backend: &Backend, place: Rc<Place>) -> Result<Step, Fault> {
+pub(super) fn begin(cx: &mut Context, local: Rc<Local>, number: usize, place: Rc<Place>) -> Result<Step, Fault> {
     let plan = &*local.plan;
+    let backend = &plan.backends[number];
     let mut switch = Switch::of(cx)?;
     if plan.carriage.is_http() && plan.transport.versions == Versions::Http2 {
         switch = switch.over_http2()?;
@@ -56,10 +60,11 @@ pub(super) fn begin(cx: &mut Context, local: Rc<Local>, backend: &Backend, place
             None => return Err(Fault::status(StatusCode::INTERNAL_SERVER_ERROR)),
         },
     };
+    let has_content = !matches!(content, Body::Empty);
     let content = plan.carriage.wrap(cx, &call, content, &place)?;
     call.send(content, &**upstream);
     let began = cx.worker().now();
-    let asked = Asked { local, place: Rc::clone(&place), switch, began, interims: 0 };
+    let asked = Asked { local, backend: number, place: Rc::clone(&place), switch, has_content, began, interims: 0 };
     Ok(cx.wait(Answering(Some((call, asked))), answered))
 }
 

@@ -91,6 +91,36 @@ fn a_call_that_is_dropped_is_given_up() {
     assert_eq!(queue.calls().resting(), 1);
 }
 
+/// Makes nothing of an answer's body.
+struct Nothing;
+
+impl Maker for Nothing {
+    fn poll_frame(&mut self, _: &Call, _: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
+        Poll::Ready(None)
+    }
+
+    fn octets_left(&self) -> Option<u64> {
+        Some(0)
+    }
+}
+
+// What is made of an answer's body stands for it: frames, length and end.
+#[test]
+fn a_body_is_what_is_made_of_it() {
+    let queue = queue();
+    let call = queue.calls().take();
+    call.send(Body::Empty, &queue);
+    let carried = queue.1.borrow_mut().pop().unwrap();
+    carried.put_head(&mut head(StatusCode::OK), Some(3), false);
+    carried.mailbox().push(Frame::Chunk(Chunk::from_static(b"abc")));
+    let polled = call.poll_content(&mut task());
+    assert!(matches!(polled, Poll::Ready(Some(Ok(Frame::Chunk(chunk)))) if chunk.as_slice() == b"abc"));
+    call.make_body(Box::new(Nothing));
+    let mut body = call.into_body();
+    assert!(body.is_over() && body.len() == Some(0));
+    assert!(matches!(body.poll_frame(&mut task()), Poll::Ready(None)));
+}
+
 // A dirty test: whatever a call was, the next one on its record is as on a fresh one.
 #[test]
 fn a_record_is_used_again_clean() {
@@ -105,6 +135,7 @@ fn a_record_is_used_again_clean() {
     carried.set_remote(([127, 0, 0, 1], 1).into());
     carried.mailbox().push(Frame::Chunk(Chunk::from_static(b"old")));
     carried.mailbox().fail(BodyFault::Malformed);
+    call.make_body(Box::new(Nothing));
     drop((call, carried));
     assert_eq!(queue.calls().resting(), 1);
 

@@ -21,7 +21,7 @@ use crate::httpgrpc::lend::{Lease, Unary as _};
 /// Makes the exchange's answer of a call's, of which the head is there.
 pub(in super::super) fn unwrap(cx: &mut Context, call: Call, asked: Asked, options: HttpGrpc) -> Step {
     if let Err(failed) = check(&call) {
-        return Step::Fail(fault_of(cx, &asked, failed));
+        return Step::Fail(fault_of(&asked, failed));
     }
     let encoding = Encoding::of(call.head().fields());
     let sleep = options
@@ -38,7 +38,7 @@ pub(in super::super) fn unwrap(cx: &mut Context, call: Call, asked: Asked, optio
         Decoding { waited: Some((call, asked, decoder)), rest: Chunk::default(), trailers: None, worker, sleep };
     cx.wait(decoding, |cx, (call, asked, decoded)| match decoded {
         Ok(decoder) => respond(cx, call, asked, decoder),
-        Err(failed) => Step::Fail(fault_of(cx, &asked, failed)),
+        Err(failed) => Step::Fail(fault_of(&asked, failed)),
     })
 }
 
@@ -73,7 +73,7 @@ impl Maker for Content {
         Poll::Ready(self.0.body_mut().take_next().map(|chunk| Ok(Frame::Chunk(chunk))))
     }
 
-    fn len(&self) -> Option<u64> {
+    fn octets_left(&self) -> Option<u64> {
         Some(self.0.body().octets())
     }
 }

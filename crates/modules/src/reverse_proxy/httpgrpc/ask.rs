@@ -34,7 +34,9 @@ pub(in super::super) fn wrap(
     };
     let fits = known.is_some_and(|octets| octets <= u64::from(options.message_octets_max));
     let now = cx.worker().now();
-    if !fits && options.streams && place.may_stream(now) {
+    // Where nothing is sent, what comes back may be long; and it can be asked for once more.
+    let is_none = known == Some(0);
+    if (is_none || !fits) && options.streams && place.may_stream(now) {
         return stream(cx, call, content, place, options);
     }
     if !fits && known.is_some() {

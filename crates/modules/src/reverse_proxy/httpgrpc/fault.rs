@@ -1,8 +1,8 @@
 //! What errors of gRPC are by HTTP.
 
 use causeway_httpgrpc::{Code, DecodeFault, Status};
-use causeway_message::{StatusCode, names};
-use causeway_pipeline::{BodyFault, Context, Fault, Reason};
+use causeway_message::StatusCode;
+use causeway_pipeline::{BodyFault, Fault, Reason};
 
 use super::super::exchange::Asked;
 
@@ -21,9 +21,9 @@ pub(super) enum Failed {
 
 /// What the client is told. dskit's own front says 500 to all of it; here a gateway's statuses say whose fault it is.
 #[cold]
-pub(super) fn fault_of(cx: &Context, asked: &Asked, failed: Failed) -> Fault {
+pub(super) fn fault_of(asked: &Asked, failed: Failed) -> Fault {
     let (status, words) = match failed {
-        Failed::Status(status) => (http_status(cx, status.code), status.to_string()),
+        Failed::Status(status) => (http_status(asked.has_content, status.code), status.to_string()),
         Failed::Decode(fault) => (StatusCode::BAD_GATEWAY, format!("its message: {fault}")),
         Failed::Broken(BodyFault::TimedOut) => (StatusCode::GATEWAY_TIMEOUT, "its answer stopped coming".to_owned()),
         Failed::Broken(fault) => (StatusCode::BAD_GATEWAY, format!("its answer broke off: {fault}")),
@@ -32,10 +32,10 @@ pub(super) fn fault_of(cx: &Context, asked: &Asked, failed: Failed) -> Fault {
     Fault { status, reason: Reason::Text(format!("upstream {}: {words}", asked.place.address.authority).into()) }
 }
 
-fn http_status(cx: &Context, code: Code) -> StatusCode {
+fn http_status(has_content: bool, code: Code) -> StatusCode {
     match code {
         // Its limit on messages, in most servers; without content it is not the request that was too large.
-        Code::RESOURCE_EXHAUSTED if has_content(cx) => StatusCode::CONTENT_TOO_LARGE,
+        Code::RESOURCE_EXHAUSTED if has_content => StatusCode::CONTENT_TOO_LARGE,
         Code::UNAVAILABLE => StatusCode::SERVICE_UNAVAILABLE,
         Code::DEADLINE_EXCEEDED => StatusCode::GATEWAY_TIMEOUT,
         Code::UNAUTHENTICATED | Code::PERMISSION_DENIED => code.http_status(),
@@ -44,9 +44,4 @@ fn http_status(cx: &Context, code: Code) -> StatusCode {
         _ if code.as_u32() >= 400 => code.http_status(),
         _ => StatusCode::BAD_GATEWAY,
     }
-}
-
-fn has_content(cx: &Context) -> bool {
-    let fields = cx.head().fields();
-    fields.contains(names::TRANSFER_ENCODING) || fields.content_length().ok().flatten().is_some_and(|octets| octets > 0)
 }

@@ -7,14 +7,15 @@ use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
 use causeway_httpgrpc::stream::{Part, ResponseStreamDecoder};
-use causeway_httpgrpc::{Code, DecodeFault, Encoding, Limits, Status};
+use causeway_httpgrpc::{Code, DecodeFault, Encoding, Status};
 use causeway_message::{Chunk, FieldMap, StatusCode, names};
 use causeway_pipeline::{BodyFault, Call, Context, Fault, Frame, Maker, Reason, Sleep, Step, Worker};
 
 use super::super::answer;
-use super::super::exchange::Asked;
+use super::super::exchange::{self, Asked};
 use super::HttpGrpc;
 use super::fault::{Failed, fault_of};
+use crate::httpgrpc::stream::frame_limits;
 
 /// How long a server that does not know the service is not asked for it again.
 const UNKNOWN_FOR: Duration = Duration::from_secs(60);
@@ -27,7 +28,7 @@ pub(super) fn unwrap(
     encoding: Encoding,
     sleep: Option<Sleep>,
 ) -> Step {
-    let limits = Limits { message_bytes_max: options.message_octets_max, ..Limits::default() };
+    let limits = frame_limits(options.message_octets_max);
     let mut decoder = Box::new(ResponseStreamDecoder::new(limits));
     decoder.begin(encoding);
     let worker = Rc::clone(cx.worker());
@@ -38,9 +39,13 @@ pub(super) fn unwrap(
         Err(Failed::Status(status)) if status.code == Code::UNIMPLEMENTED => {
             let now = cx.worker().now();
             asked.place.unstream(now + UNKNOWN_FOR);
+            if !asked.has_content {
+                drop(call);
+                return exchange::begin(cx, asked.local, asked.backend, asked.place).unwrap_or_else(Step::Fail);
+            }
             Step::Fail(not_streamed(cx, &asked))
         }
-        Err(failed) => Step::Fail(fault_of(cx, &asked, failed)),
+        Err(failed) => Step::Fail(fault_of(&asked, failed)),
     })
 }
 
@@ -149,7 +154,7 @@ impl Maker for Unframing {
         })
     }
 
-    fn len(&self) -> Option<u64> {
+    fn octets_left(&self) -> Option<u64> {
         self.left
     }
 }

@@ -446,8 +446,23 @@ fn content_that_streams() {
     drop(call);
     assert_eq!(pending.finish(&mut kit).status, 200);
     kit.worker().advance(Duration::from_secs(60));
-    let (call, _pending) = ask(&mut kit, &request);
+    let (call, pending) = ask(&mut kit, &request);
     assert!(call.request_text().starts_with(&format!("POST {STREAM_PATH}\n")), "asked again after a minute");
+    pending.cancel(&mut kit);
+    drop(call);
+
+    // A request without content is asked so too, since its answer may be long; and in a message at once where that is not known.
+    let (call, pending) = ask(&mut kit, &Request::get("/long"));
+    assert!(call.request_text().starts_with(&format!("POST {STREAM_PATH}\n")));
+    unknown(&call);
+    drop(call);
+    let pending = pending.poll(&mut kit).expect_err("it is asked again");
+    let pending = pending.poll(&mut kit).expect_err("it waits");
+    let call = kit.worker().take_call().expect("another call");
+    assert_eq!(asked(&call).0, "GET /long");
+    answer(&call, 200, &[], "short");
+    drop(call);
+    assert_eq!(pending.finish(&mut kit).text(), "short");
 }
 
 // The Caddyfile's `dns:///`; and options that are none.
