@@ -148,7 +148,7 @@ impl<S: Servable> Desk<S> {
         let fields = match self.maps.borrow_mut().pop() {
             Some(map) if map.capacity() >= cx.head().fields().len() => map,
             // Made of the right size at once: a map that grows moves everything.
-            _ => HeaderMap::with_capacity(cx.head().fields().len()),
+            _ => HeaderMap::try_with_capacity(cx.head().fields().len()).map_err(|_| Unspeakable)?,
         };
         self.arena.borrow_mut().fill(cx.head(), fields, request)?;
         self.tell(told, cx, request.extensions_mut());
