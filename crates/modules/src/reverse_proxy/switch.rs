@@ -38,7 +38,7 @@ impl Switch {
         // DEVIATES Caddy: `h2c` is between us and our peer; passed on, it would let requests by whatever guards this one.
         let has_content =
             head.fields().contains(names::TRANSFER_ENCODING) || head.fields().content_length().ok().flatten() > Some(0);
-        let is_ours = head.fields().list(names::UPGRADE).any(|protocol| protocol.eq_ignore_ascii_case(b"h2c"));
+        let is_ours = head.fields().list(names::UPGRADE).any(is_h2c);
         Ok(if has_content || is_ours || protocol.is_empty() { Self::None } else { Self::Upgrade })
     }
 
@@ -53,6 +53,12 @@ impl Switch {
             Self::Connect => Err(bad_gateway("the upstream speaks only HTTP/2, where nothing is upgraded".to_owned())),
         }
     }
+}
+
+/// Whether it is that protocol, of whatever version it says.
+fn is_h2c(protocol: &[u8]) -> bool {
+    let end = protocol.iter().position(|octet| !octet.is_ascii_alphanumeric());
+    protocol[..end.unwrap_or(protocol.len())].eq_ignore_ascii_case(b"h2c")
 }
 
 #[cold]

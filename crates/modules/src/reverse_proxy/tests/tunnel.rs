@@ -102,7 +102,9 @@ fn upgrades_that_are_ignored() {
     let h2c =
         Request::get("/").upgrade("h2c").field("Connection", "Upgrade, HTTP2-Settings").field("HTTP2-Settings", "x");
     let with_content = Request::new("POST", "/").upgrade("websocket").field("Content-Length", "1").content("x");
-    for request in [h2c, with_content] {
+    // RFC 9110 §7.8: a list, of names that may have a version.
+    let listed = Request::get("/").upgrade("websocket, H2C/1").field("Connection", "Upgrade");
+    for request in [h2c, listed, with_content] {
         let (call, pending) = ask(&mut kit, &request);
         let text = call.request_text();
         assert!(!text.contains("Upgrade") && !text.contains("HTTP2-Settings"), "{text}");
