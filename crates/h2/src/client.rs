@@ -22,6 +22,9 @@ use crate::stream::{Kind, Local, Remote, STREAM_MAX};
 
 const _: () = assert!(size_of::<Client>() <= 512);
 
+/// Streams that are open at once at most. With more, those that nobody reads could fill the window that all share (`Settings::client`).
+const STREAMS_MAX: usize = 4096;
+
 /// Streams that are opened before the server has said how many it takes (RFC 9113 §6.5.2 asks for at least as many).
 const STREAMS_EARLY: usize = 100;
 
@@ -105,7 +108,7 @@ impl Client {
     /// How many streams may be opened now.
     #[must_use]
     pub fn room(&self) -> usize {
-        let max = match self.connection.peer.streams_max as usize {
+        let max = match (self.connection.peer.streams_max as usize).min(STREAMS_MAX) {
             _ if self.is_last() => 0,
             max if self.met => max,
             max => max.min(STREAMS_EARLY),

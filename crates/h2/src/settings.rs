@@ -38,7 +38,8 @@ impl Settings {
     #[must_use]
     pub fn client() -> Self {
         let budgets = Budgets { resets: u32::MAX, resets_a_second: u32::MAX, ..Budgets::default() };
-        Self { budgets, ..Self::default() }
+        // Streams of one connection belong to many readers, of whom some are slow. What these leave may not fill the window that all share.
+        Self { budgets, stream_window: 256 * 1024, connection_window: 1 << 30, ..Self::default() }
     }
 }
 

@@ -42,7 +42,7 @@ impl Upstream {
         upstream.feed(&[settings(entries), settings_ack()].concat());
         assert_eq!(
             upstream.take(),
-            "> PRI\n> SETTINGS 2=0 4=1048576 6=32768\n> 0 WINDOW_UPDATE 2031617\n> SETTINGS ACK"
+            "> PRI\n> SETTINGS 2=0 4=262144 6=32768\n> 0 WINDOW_UPDATE 1073676289\n> SETTINGS ACK"
         );
         upstream
     }
@@ -235,6 +235,16 @@ fn trailers_out() {
     let trailers = request("POST", "/", &hostile.map(|name| (name, "1")));
     upstream.client.send_trailers(id, trailers.fields(), &mut upstream.out);
     assert_eq!(upstream.take(), "> 1 HEADERS END x-sum=1");
+}
+
+// §6.9.1: streams of one connection belong to many readers; what the slow ones leave keeps nobody else's answer back.
+#[test]
+fn streams_that_nobody_reads_leave_room_for_others() {
+    let settings = Settings::client();
+    let mut upstream = Upstream::met(&[(3, u32::MAX)]);
+    assert!(upstream.client.room() as u64 * u64::from(settings.stream_window) <= u64::from(settings.connection_window));
+    assert!(upstream.client.room() > 1000, "as many as servers take");
+    upstream.open(&request("GET", "/", &[("host", "b.test")]), Framing::Empty).unwrap();
 }
 
 // §8.1, §8.3.2: one status first, three digits; answers before the answer; content as long as declared; trailers.
