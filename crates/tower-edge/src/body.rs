@@ -154,7 +154,7 @@ fn octets(chunk: Chunk) -> Bytes {
 }
 
 fn trailers(fields: &FieldMap) -> Option<HeaderMap> {
-    let mut map = HeaderMap::with_capacity(fields.len());
+    let mut map = HeaderMap::try_with_capacity(fields.len()).ok()?;
     for (name, value) in fields.iter() {
         let name = match name {
             NameRef::Known(known) => names::registered()[known.index()].clone(),

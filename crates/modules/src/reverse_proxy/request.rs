@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use causeway_message::{FieldMap, FieldValue, KnownName, Method, NameRef, TargetForm, Version, names};
+use causeway_message::{FieldMap, FieldValue, KnownName, Method, NameRef, StatusCode, TargetForm, Version, names};
 use causeway_pipeline::{Call, Context, Fault, Reason};
 
 use super::backend::Place;
@@ -31,12 +31,7 @@ pub(super) fn fill(cx: &mut Context, call: &Call, plan: &Plan, place: &Place, sw
     make_origin_form(cx, call)?;
     let protocol_kept = strip(cx, call, switch);
     forwarded::set(cx, call, &plan.trusted);
-    // RFC 9110 §7.6.3, with the version that the request came by.
-    let via = match cx.version() {
-        Version::Http10 => FieldValue::from_static("1.0 Causeway"),
-        Version::Http11 => FieldValue::from_static("1.1 Causeway"),
-        Version::Http2 => FieldValue::from_static("2.0 Causeway"),
-    };
+    let via = via(cx.version());
     call.request_mut().fields_mut().append(names::VIA, via);
     if switch == Switch::Connect && protocol_kept {
         ask_by_upgrade(cx, call);
@@ -54,6 +49,15 @@ pub(super) fn fill(cx: &mut Context, call: &Call, plan: &Plan, place: &Place, sw
         name_upstream(call, place);
     }
     Ok(())
+}
+
+/// What `Via` says of a message that came by this version (RFC 9110 §7.6.3).
+pub(super) fn via(version: Version) -> FieldValue<'static> {
+    match version {
+        Version::Http10 => FieldValue::from_static("1.0 Causeway"),
+        Version::Http11 => FieldValue::from_static("1.1 Causeway"),
+        Version::Http2 => FieldValue::from_static("2.0 Causeway"),
+    }
 }
 
 /// Copies the request. What a rewrite makes of it, only the call sees.
@@ -94,7 +98,7 @@ fn make_origin_form(cx: &mut Context, call: &Call) -> Result<(), Fault> {
             text.extend_from_slice(query.as_bytes());
         }
         request.set_target(&**text).map_err(|_| Fault {
-            status: causeway_message::StatusCode::BAD_REQUEST,
+            status: StatusCode::BAD_REQUEST,
             reason: Reason::Text("the target has no form for a server of its own".into()),
         })
     })
@@ -119,7 +123,10 @@ fn strip(cx: &mut Context, call: &Call, switch: Switch) -> bool {
         fields.remove(names::EXPECT);
         if fields.contains(names::TE) {
             // What is said of trailers is for whoever handles the request, which may be gRPC's.
-            if fields.has_token(names::TE, "trailers") { fields.insert(names::TE, TRAILERS) } else { drop_te(fields) }
+            match fields.has_token(names::TE, "trailers") {
+                true => fields.insert(names::TE, TRAILERS),
+                false => drop(fields.remove(names::TE)),
+            }
         }
         if keeps {
             with_field_value(text, |protocol| fields.insert(names::UPGRADE, protocol));
@@ -128,10 +135,6 @@ fn strip(cx: &mut Context, call: &Call, switch: Switch) -> bool {
         }
         keeps
     })
-}
-
-fn drop_te(fields: &mut FieldMap) {
-    fields.remove(names::TE);
 }
 
 /// Takes out the fields that `Connection` names (RFC 9110 §7.6.1).
