@@ -199,8 +199,9 @@ fn unit(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
 }
 
 fn test(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
-    let words = ["test", "--workspace", "--lib", "--bins", "--tests", "--examples", "--no-fail-fast"];
-    let output = stage.run(house.cargo(&words))?;
+    // As programs: tests run them.
+    stage.run(house.cargo(&["build", "--workspace", "--examples"]))?;
+    let output = stage.run(house.cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"]))?;
     Ok(Done::counted(&output))
 }
 

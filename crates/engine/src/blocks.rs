@@ -122,6 +122,11 @@ impl Blocks {
         Block::new(self.octets.get(), home)
     }
 
+    /// Whether more of them rest than are kept when nobody needs them.
+    pub(crate) fn has_surplus(&self) -> bool {
+        FREE.with_borrow(Vec::len) > KEPT_IDLE
+    }
+
     /// Of what nobody needed since the last call, frees half, and all above [`KEPT_IDLE`]; called every few seconds.
     pub(crate) fn shrink(&self) {
         FREE.with_borrow_mut(|free| {

@@ -264,8 +264,12 @@ impl Core {
                 }
                 let sleep = self.sleepers.borrow().next();
                 let tick = self.wheel.borrow().next();
-                // Without connections or sleeps nothing ticks: a connection's first deadline wakes this task.
-                let Some(next) = [sleep, tick].into_iter().flatten().min() else { return Poll::<()>::Pending };
+                // What large bodies needed is given back though nobody is there any more.
+                let shrink = self.blocks.has_surplus().then_some(shrink_at);
+                // Without any of these nothing ticks: a connection's first deadline wakes this task.
+                let Some(next) = [sleep, tick, shrink].into_iter().flatten().min() else {
+                    return Poll::<()>::Pending;
+                };
                 // The runtime's own clock may be ahead of the worker's: then the time has come already.
                 alarm.as_mut().reset(next.into());
                 if alarm.as_mut().poll(task).is_pending() {

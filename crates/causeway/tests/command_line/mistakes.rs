@@ -80,7 +80,7 @@ fn what_is_not_built() {
         ),
         (
             ":8080\nreverse_proxy a:80 {\n\ttransport fastcgi\n}\n",
-            "Caddyfile:3:12: found 'fastcgi', expected http; other transports are not built into this version",
+            "Caddyfile:3:12: found 'fastcgi', expected http or httpgrpc; other transports are not built into this version",
         ),
         (
             ":8080\nreverse_proxy a:80 {\n\tflush_interval -1\n\tmax_fails 3\n}\n",
