@@ -314,7 +314,7 @@ impl Client {
     /// they are left out, and so is a field that may not be one (RFC 9110 §6.5.1).
     pub fn send_trailers(&mut self, stream: StreamId, fields: &FieldMap, out: &mut WriteList) {
         if stream.0 == self.stream && self.outbound == Outbound::Chunked {
-            trailers(fields, encode::may_trail, out);
+            trailers(fields, out);
             self.outbound = Outbound::Ended;
         }
     }

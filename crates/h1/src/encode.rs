@@ -1,5 +1,6 @@
 //! Response heads, and both roles' chunks and trailers, as octets (RFC 9112 §4, §5, §7.1).
 
+use causeway_message::octets::is_token;
 use causeway_message::{Chunk, FieldMap, KnownName, NameRef, ResponseHead, StatusCode, WriteList, names};
 
 /// How the head says where the content ends.
@@ -94,9 +95,13 @@ pub(crate) fn put_chunked(chunk: Chunk, out: &mut WriteList) {
     out.put(b"\r\n");
 }
 
-/// The last chunk and the trailer section (RFC 9112 §7.1.2).
-pub(crate) fn trailers(fields: &FieldMap, may_trail: impl Fn(NameRef<'_>) -> bool, out: &mut WriteList) {
+/// The last chunk and the trailer section (RFC 9112 §7.1.2). A name that was put together may be anything.
+pub(crate) fn trailers(fields: &FieldMap, out: &mut WriteList) {
     out.put(b"0\r\n");
+    let may_trail = |name: NameRef<'_>| match name {
+        NameRef::Known(known) => known.may_trail(),
+        NameRef::Other(name) => is_token(name.as_bytes()),
+    };
     put_fields(fields, may_trail, out);
     out.put(b"\r\n");
 }

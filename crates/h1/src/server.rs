@@ -326,10 +326,10 @@ impl Server {
     }
 
     /// Sends trailers, which end the content; [`Server::finish`] follows. Only chunked content can have them, elsewhere they
-    /// are left out (RFC 9110 §6.5.1).
+    /// are left out, and so is a field that may not be one (RFC 9110 §6.5.1).
     pub fn send_trailers(&mut self, stream: StreamId, fields: &FieldMap, out: &mut WriteList) {
         if stream.0 == self.stream && self.outbound == Outbound::Chunked {
-            encode::trailers(fields, encode::is_not_ours, out);
+            encode::trailers(fields, out);
             self.outbound = Outbound::Trailed;
         }
     }

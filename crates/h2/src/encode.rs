@@ -123,13 +123,17 @@ fn put_response(
 /// A 1xx answer's fields (RFC 9110 §15.2).
 pub(crate) fn informational(status: StatusCode, fields: &FieldMap, encoder: &mut Encoder, out: &mut WriteList) {
     encoder.status(status, out);
-    put_fields(fields, encoder, out);
-}
-
-/// Fields that no head of a connection's own stands before.
-pub(crate) fn put_fields(fields: &FieldMap, encoder: &mut Encoder, out: &mut WriteList) {
     for (name, value) in fields.iter() {
         if !matches!(name, NameRef::Known(known) if is_ours(known)) {
+            encoder.field(name, value, out);
+        }
+    }
+}
+
+/// The trailer section, without what may not stand there (RFC 9110 §6.5.1).
+pub(crate) fn trailers(fields: &FieldMap, encoder: &mut Encoder, out: &mut WriteList) {
+    for (name, value) in fields.iter() {
+        if !matches!(name, NameRef::Known(known) if !known.may_trail()) {
             encoder.field(name, value, out);
         }
     }

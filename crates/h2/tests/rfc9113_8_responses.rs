@@ -196,6 +196,10 @@ fn requests_out() {
         assert_eq!(upstream.open(&head, Framing::Empty), Err(Unopened::Head));
         assert_eq!(upstream.take(), "");
     }
+    // §8.6: there is no Upgrade, so nothing but CONNECT is to become a tunnel.
+    let upgrade = request("GET", "/", &[("host", "b.test"), ("upgrade", "websocket")]);
+    assert_eq!(upstream.open(&upgrade, Framing::Tunnel), Err(Unopened::Head));
+    assert_eq!(upstream.take(), "");
     // RFC 8441 §4: once the server has offered it.
     upstream.feed(&settings(&[(8, 1)]));
     upstream.take();
@@ -219,6 +223,18 @@ fn content_out() {
     assert!(upstream.take().ends_with("> 1 DATA 12345\n> 1 DATA 678 END"));
     upstream.feed(&status(1, END_STREAM, &[]));
     assert_eq!((upstream.take().as_str(), upstream.client.streams()), ("< 1 200", 0));
+}
+
+// RFC 9110 §6.5.1: what frames, routes or authenticates a message does not come behind it, whoever sent it to us there.
+#[test]
+fn trailers_out() {
+    let mut upstream = Upstream::met(&[]);
+    let id = upstream.open(&request("POST", "/", &[("host", "b.test")]), Framing::Stream).unwrap();
+    upstream.take();
+    let hostile = ["host", "content-length", "te", "trailer", "authorization", "cookie", "x-forwarded-for", "x-sum"];
+    let trailers = request("POST", "/", &hostile.map(|name| (name, "1")));
+    upstream.client.send_trailers(id, trailers.fields(), &mut upstream.out);
+    assert_eq!(upstream.take(), "> 1 HEADERS END x-sum=1");
 }
 
 // §8.1, §8.3.2: one status first, three digits; answers before the answer; content as long as declared; trailers.

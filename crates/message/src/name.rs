@@ -106,6 +106,14 @@ impl KnownName {
         self.0 as usize
     }
 
+    /// Whether such a field may come behind the content: not what frames, routes, changes or authenticates a message, nor
+    /// what says how its content is to be read (RFC 9110 §6.5.1). Whoever takes trailers for fields would believe it there.
+    #[inline]
+    #[must_use]
+    pub fn may_trail(self) -> bool {
+        !MAY_NOT_TRAIL.contains(&self)
+    }
+
     /// The name with this number.
     pub(crate) const fn of_index(index: u8) -> Self {
         assert!((index as usize) < COUNT);
@@ -118,6 +126,45 @@ impl std::fmt::Debug for KnownName {
         f.write_str(self.as_str())
     }
 }
+
+const MAY_NOT_TRAIL: [KnownName; 36] = [
+    names::AUTHORIZATION,
+    names::CACHE_CONTROL,
+    names::CLIENT_CERT,
+    names::CLIENT_CERT_CHAIN,
+    names::CONNECTION,
+    names::CONTENT_ENCODING,
+    names::CONTENT_LENGTH,
+    names::CONTENT_RANGE,
+    names::CONTENT_TYPE,
+    names::COOKIE,
+    names::EXPECT,
+    names::FORWARDED,
+    names::HOST,
+    names::HTTP2_SETTINGS,
+    names::IF_MATCH,
+    names::IF_MODIFIED_SINCE,
+    names::IF_NONE_MATCH,
+    names::IF_RANGE,
+    names::IF_UNMODIFIED_SINCE,
+    names::KEEP_ALIVE,
+    names::MAX_FORWARDS,
+    names::PRAGMA,
+    names::PROXY_AUTHENTICATE,
+    names::PROXY_AUTHORIZATION,
+    names::PROXY_CONNECTION,
+    names::RANGE,
+    names::TE,
+    names::TRAILER,
+    names::TRANSFER_ENCODING,
+    names::UPGRADE,
+    names::WWW_AUTHENTICATE,
+    names::X_FORWARDED_FOR,
+    names::X_FORWARDED_HOST,
+    names::X_FORWARDED_PORT,
+    names::X_FORWARDED_PROTO,
+    names::X_REAL_IP,
+];
 
 const LEN_MAX: usize = 40;
 pub(crate) const WIRE_MAX: usize = 48;

@@ -12,8 +12,9 @@ use axum::extract::{ConnectInfo as AxumConnectInfo, Request};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get};
+use causeway_pipeline::HeadLimits;
 use http_body_util::BodyExt as _;
-use support::{Asked, Client, client, start, until};
+use support::{Asked, Client, builder, client, start, until};
 use tower_edge::ConnectInfo;
 
 /// What a service sees of a request's head, as text.
@@ -50,6 +51,24 @@ fn a_head_is_told_as_it_came() {
     // Longer than what heads are copied to at a time.
     client.send(format!("GET / HTTP/1.1\r\nHost: a\r\nX-Long: {long}\r\n\r\n"));
     assert_eq!(client.answer().text(), format!("GET / HTTP/1.1\nhost: a\nx-long: {long}"));
+}
+
+// http's map ends at 24 576 fields. Where limits let more through it has no words for them, in a head or behind content.
+#[test]
+fn more_fields_than_http_has_room_for() {
+    async fn read(body: Body) -> StatusCode {
+        if body.collect().await.is_ok() { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY }
+    }
+    let octets = 1 << 20;
+    let limits =
+        HeadLimits { head_bytes_max: octets, trailers_bytes_max: octets, fields_max: 60_000, ..HeadLimits::default() };
+    let running = builder().head_limits(limits).start(Router::new().fallback(read)).expect("it starts");
+    let mut client = client(&running);
+    let many = "a:\r\n".repeat(30_000);
+    client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{many}\r\n"));
+    assert_eq!(client.answer().status, 400);
+    client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n{many}\r\n"));
+    assert_eq!(client.answer().status, 422);
 }
 
 // A map goes from an answer to a later request: nothing of the one may be seen in the other.

@@ -98,11 +98,3 @@ fn is_left_out(name: KnownName, keeps_upgrade: bool) -> bool {
         || name == names::HTTP2_SETTINGS
         || name == names::UPGRADE && !keeps_upgrade
 }
-
-/// RFC 9110 §6.5.1: what frames, routes or changes a message may not come behind it.
-pub(super) fn may_trail(name: NameRef<'_>) -> bool {
-    match name {
-        NameRef::Known(known) => !is_left_out(known, false) && known != names::TRAILER,
-        NameRef::Other(name) => is_token(name.as_bytes()),
-    }
-}

@@ -25,6 +25,10 @@ pub(super) fn request_head(
     if target.as_str().is_empty() || target.form() == TargetForm::Authority && !is_connect {
         return None;
     }
+    // RFC 9113 §8.6: there is no Upgrade, so only CONNECT becomes a tunnel, and it becomes nothing else.
+    if is_connect != (framing == Framing::Tunnel) {
+        return None;
+    }
     // RFC 9113 §8.3.1, §8.5: the web's schemes have an authority, and so has CONNECT.
     let authority = authority.filter(|authority| !authority.is_empty())?;
     let protocol = if is_connect && !is_plain_connect {

@@ -92,7 +92,7 @@ impl Connection {
         }
         stream.local = Local::Ended;
         let frame = HeadersFrame::begin(id, out);
-        encode::put_fields(fields, &mut self.encoder, out);
+        encode::trailers(fields, &mut self.encoder, out);
         frame.end(End::Stream, self.peer.frame_max, out);
     }
 

@@ -36,6 +36,10 @@ impl Protocol {
 }
 
 impl Carriage {
+    pub(super) fn is_http(self) -> bool {
+        matches!(self, Self::Http)
+    }
+
     /// Makes of a request, whose head the call has, what is sent: its content, and whatever it changes in the head.
     pub(super) fn wrap(self, cx: &mut Context, call: &Call, content: Body, place: &Place) -> Result<Body, Fault> {
         match self {

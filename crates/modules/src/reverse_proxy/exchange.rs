@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use causeway_message::{FieldMap, StatusCode};
 use causeway_pipeline::upstream::Answer;
-use causeway_pipeline::{Body, BodyStream as _, Call, CallFault, Context, Fault, Reason, Step};
+use causeway_pipeline::{Body, BodyStream as _, Call, CallFault, Context, Fault, Reason, Step, Versions};
 
 use super::backend::Place;
 use super::switch::Switch;
@@ -36,7 +36,10 @@ pub(super) struct Asked {
 pub(super) fn begin(cx: &mut Context, local: Rc<Local>, number: usize, place: Rc<Place>) -> Result<Step, Fault> {
     let plan = &*local.plan;
     let backend = &plan.backends[number];
-    let switch = Switch::of(cx)?;
+    let mut switch = Switch::of(cx)?;
+    if plan.carriage.is_http() && plan.transport.versions == Versions::Http2 {
+        switch = switch.over_http2()?;
+    }
     local.named(cx).chosen(cx, backend, &place);
     let upstream = match switch {
         Switch::None => &place.upstream,

@@ -37,9 +37,27 @@ impl Switch {
         // DEVIATES Caddy: `h2c` is between us and our peer; passed on, it would let requests by whatever guards this one.
         let has_content =
             head.fields().contains(names::TRANSFER_ENCODING) || head.fields().content_length().ok().flatten() > Some(0);
-        let is_ours = head.fields().list(names::UPGRADE).any(|protocol| protocol.eq_ignore_ascii_case(b"h2c"));
+        let is_ours = head.fields().list(names::UPGRADE).any(is_h2c);
         Ok(if has_content || is_ours || protocol.is_empty() { Self::None } else { Self::Upgrade })
     }
+
+    /// What is left of it where the upstream speaks only HTTP/2, which has no Upgrade (RFC 9113 §8.6): that is ignored.
+    ///
+    /// # Errors
+    /// A CONNECT, which cannot be ignored.
+    // DEVIATES Caddy: it answers any such request with 502.
+    pub(super) fn over_http2(self) -> Result<Self, Fault> {
+        match self {
+            Self::None | Self::Upgrade => Ok(Self::None),
+            Self::Connect => Err(bad_gateway("the upstream speaks only HTTP/2, where nothing is upgraded".to_owned())),
+        }
+    }
+}
+
+/// Whether it is that protocol, of whatever version it says.
+fn is_h2c(protocol: &[u8]) -> bool {
+    let end = protocol.iter().position(|octet| !octet.is_ascii_alphanumeric());
+    protocol[..end.unwrap_or(protocol.len())].eq_ignore_ascii_case(b"h2c")
 }
 
 #[cold]

@@ -102,11 +102,27 @@ fn upgrades_that_are_ignored() {
     let h2c =
         Request::get("/").upgrade("h2c").field("Connection", "Upgrade, HTTP2-Settings").field("HTTP2-Settings", "x");
     let with_content = Request::new("POST", "/").upgrade("websocket").field("Content-Length", "1").content("x");
-    for request in [h2c, with_content] {
+    // RFC 9110 §7.8: a list, of names that may have a version.
+    let listed = Request::get("/").upgrade("websocket, H2C/1").field("Connection", "Upgrade");
+    for request in [h2c, listed, with_content] {
         let (call, pending) = ask(&mut kit, &request);
         let text = call.request_text();
         assert!(!text.contains("Upgrade") && !text.contains("HTTP2-Settings"), "{text}");
         assert!(!matches!(call.take_body(), Some(Body::Tunnel(_))));
         pending.cancel(&mut kit);
     }
+}
+
+// RFC 9113 §8.6: HTTP/2 has no Upgrade. Opened as one, the request would wait for content that nobody sends.
+#[test]
+fn nothing_is_upgraded_where_only_http2_is_spoken() {
+    let mut kit = kit(json!({ "transport": { "protocol": "http", "versions": ["h2c"] } }));
+    let (call, pending) = ask(&mut kit, &websocket());
+    let text = call.request_text();
+    assert!(text.starts_with("GET /chat\n") && !text.contains("Upgrade"), "{text}");
+    assert!(!matches!(call.take_body(), Some(Body::Tunnel(_))));
+    call.answer(426, &[], Some(0));
+    call.end();
+    assert_eq!(pending.finish(&mut kit).status, 426);
+    assert_eq!(kit.send(&extended_connect("websocket")).status, 502);
 }
