@@ -113,7 +113,7 @@ fn who_asks_is_told_where_that_was_wanted() {
         format!("{peer} {}", info.local)
     }
     let router = Router::new().route("/", get(told));
-    let running = support::builder().with_connect_info().start(router.clone()).unwrap();
+    let running = builder().with_connect_info().start(router.clone()).unwrap();
     let mut with = client(&running);
     let want = format!("{} {}", with.stream.local_addr().unwrap(), with.stream.peer_addr().unwrap());
     assert_eq!(with.get("/").text(), want);
