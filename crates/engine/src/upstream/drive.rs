@@ -179,6 +179,8 @@ impl<T: Transport> Connection<T> {
         if self.machine.room() == 0
             && let Some(place) = self.place.upgrade()
         {
+            // So that this link is not one that is still to come about.
+            self.publish();
             place.relieve();
         }
         ControlFlow::Continue(())
