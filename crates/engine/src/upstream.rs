@@ -105,7 +105,9 @@ impl Place {
             }
             let next = self.waiting.borrow_mut().pop_front();
             let Some(next) = next else { return };
-            self.connect(next);
+            if !next.call.is_given_up() {
+                self.connect(next);
+            }
         }
     }
 
@@ -130,7 +132,8 @@ impl Place {
         }
     }
 
-    /// No connection came about: whoever waited for this one is told, and where others only waited with it, they too.
+    /// No connection came about: whoever waited for this one is told, and where no other is left to wait for, all are. Else
+    /// the next may try: those that there are may be busy for ever.
     fn unreachable(&self, link: &Rc<Link>, fault: &CallFault) {
         self.links.remove(link);
         let handed = std::mem::take(&mut *link.inbox.borrow_mut());
@@ -138,6 +141,9 @@ impl Place {
         let waiting = if is_last { std::mem::take(&mut *self.waiting.borrow_mut()) } else { VecDeque::new() };
         for Waiting { call, .. } in handed.into_iter().chain(waiting) {
             call.fail(fault.clone());
+        }
+        if !self.core.is_closed() {
+            self.relieve();
         }
     }
 }

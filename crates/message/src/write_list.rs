@@ -219,10 +219,10 @@ impl WriteList {
         self.chunked = 0;
     }
 
-    /// Gives memory of the staging buffer beyond `octets_max` back, as far as it is not in use.
+    /// Gives memory of the staging buffer and of the list beyond `octets_max` each back, as far as it is not in use.
     pub fn give_back(&mut self, octets_max: usize) {
         self.staged.shrink_to(octets_max);
-        self.chunks.shrink_to(octets_max / 4 / size_of::<Queued>());
+        self.chunks.shrink_to(octets_max / size_of::<Queued>());
     }
 }
 

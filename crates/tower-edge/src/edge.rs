@@ -147,7 +147,7 @@ impl<S: Servable> Desk<S> {
     fn fill(&self, told: Told, cx: &Context, request: &mut Request<EdgeBody>) -> Result<(), Unspeakable> {
         let fields = match self.maps.borrow_mut().pop() {
             Some(map) if map.capacity() >= cx.head().fields().len() => map,
-            // Made of the right size at once: a map that grows moves everything.
+            // Made of the right size at once: a map that grows moves everything. More than some 24 000 fields none holds.
             _ => HeaderMap::try_with_capacity(cx.head().fields().len()).map_err(|_| Unspeakable)?,
         };
         self.arena.borrow_mut().fill(cx.head(), fields, request)?;

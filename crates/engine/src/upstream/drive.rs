@@ -179,6 +179,8 @@ impl<T: Transport> Connection<T> {
         if self.machine.room() == 0
             && let Some(place) = self.place.upgrade()
         {
+            // So that this link is not one that is still to come about.
+            self.publish();
             place.relieve();
         }
         ControlFlow::Continue(())
@@ -438,9 +440,9 @@ impl<T: Transport> Connection<T> {
             }
         }
         if late {
-            let flow = self.rounds(task, out);
-            self.publish();
-            return flow;
+            // The next turn ends these, and looks after the deadlines of the others.
+            task.waker().wake_by_ref();
+            return ControlFlow::Continue(());
         }
         if self.calls.is_empty() && self.machine.waits_for() != WaitsFor::Nothing {
             let surplus = self.place.upgrade().is_none_or(|place| place.links.idle() > self.spec.idle_max);

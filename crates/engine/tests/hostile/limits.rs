@@ -200,6 +200,58 @@ fn what_cannot_be_reached() {
     all_home(&server);
 }
 
+// Whoever waits for any connection does not wait for ever because one that was to come about has not, while another is busy.
+#[test]
+fn what_waits_tries_itself_where_a_connection_does_not_come_about() {
+    let server = Server::start(|_| {});
+    let (hole, held) = blackhole();
+    let port = hole.local_addr().unwrap().port();
+    wish(port, &format!("127.0.0.1:{port}"), |transport| {
+        transport.connections_max = Some(2);
+        (transport.connect_timeout, transport.head_timeout) = (SHORT, None);
+    });
+    let target = format!("/forward/{port}");
+    // Those before it in the queue have a turn, so the first call comes through; then the queue is full again.
+    let taken: Vec<_> = held.iter().map(|_| hole.accept().unwrap()).collect();
+    let mut busy = asking(&server, &target);
+    let mut peer = Peer::new(hole.accept().unwrap().0);
+    peer.head();
+    let address = hole.local_addr().unwrap();
+    let filled: Vec<_> =
+        std::iter::from_fn(|| TcpStream::connect_timeout(&address, Duration::from_millis(100)).ok()).collect();
+    let mut others: Vec<_> = (0..3).map(|_| asking(&server, &target)).collect();
+    for other in &mut others {
+        assert_eq!(read(other).status(), 504);
+    }
+    peer.answer("busy");
+    assert_eq!(read(&mut busy), whole(200, "busy"));
+    drop((taken, filled, peer, others, busy));
+}
+
+// One stream's time passes and is dealt with; the others' run on, and so does the idle connection's.
+#[test]
+fn each_call_on_a_connection_has_its_own_time() {
+    let server = Server::start(|_| {});
+    let origin = Origin::new(vec![|peer| {
+        peer.preface(&[]);
+        let resets = peer.frames_to_the_end().into_iter().filter(|kind| *kind == 3).count();
+        assert_eq!(resets, 2, "both are given up, then the connection is closed");
+    }]);
+    tuned(&origin, |transport| {
+        transport.versions = Versions::Http2;
+        (transport.head_timeout, transport.idle_timeout) = (Some(SHORT), SHORT);
+    });
+    let mut first = asking(&server, &origin.target());
+    // Later than the wheel's tick, so that both do not pass at one look.
+    std::thread::sleep(SHORT * 3 / 4);
+    let mut second = asking(&server, &origin.target());
+    assert_eq!(read(&mut first).status(), 504);
+    assert_eq!(read(&mut second).status(), 504);
+    origin.end();
+    drop((first, second));
+    all_home(&server);
+}
+
 // RFC 9110 §4.2: a name may have several addresses; `localhost` has ::1 first on many systems, and nobody listens there.
 #[test]
 fn a_name_is_looked_up() {

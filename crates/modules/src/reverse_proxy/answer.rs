@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use causeway_message::{FieldMap, FieldValue, NameRef, StatusCode, Version, names};
+use causeway_message::{FieldMap, NameRef, StatusCode, names};
 use causeway_pipeline::{Body, BodyStream as _, Call, Context, Fault, Finish, Response, Step};
 
 use super::exchange::Asked;
@@ -63,12 +63,7 @@ fn pass(cx: &mut Context, local: &Local, call: Call, status: StatusCode) -> Step
         return Step::Fail(fault);
     }
     // DEVIATES Caddy: it puts its own name before those of the proxies on the way (RFC 9110 §7.6.3: each adds at the end).
-    let via = match call.version() {
-        Version::Http10 => FieldValue::from_static("1.0 Causeway"),
-        Version::Http11 => FieldValue::from_static("1.1 Causeway"),
-        Version::Http2 => FieldValue::from_static("2.0 Causeway"),
-    };
-    cx.response_mut().append(names::VIA, via);
+    cx.response_mut().append(names::VIA, request::via(call.version()));
     let body = call.into_body();
     let body = if body.is_empty() { Body::Empty } else { Body::Incoming(body) };
     Step::Respond(Response { status, body })

@@ -15,7 +15,7 @@ use super::switch::Switch;
 use super::{Local, bad_gateway, request};
 
 /// Answers before the answer that are passed on at most.
-const INTERIMS_MAX: u8 = 64;
+pub(super) const INTERIMS_MAX: u8 = 64;
 
 /// What is to be known when the answer comes.
 pub(super) struct Asked {

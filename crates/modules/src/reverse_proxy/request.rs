@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use causeway_message::{FieldMap, FieldValue, KnownName, Method, NameRef, TargetForm, Version, names};
+use causeway_message::{FieldMap, FieldValue, KnownName, Method, NameRef, StatusCode, TargetForm, Version, names};
 use causeway_pipeline::{Call, Context, Fault, Reason};
 
 use super::backend::Place;
@@ -23,20 +23,18 @@ const OF_CONNECTION: [KnownName; 7] = [
     names::TRANSFER_ENCODING,
 ];
 
+/// Fields that `Connection` may name: each is looked for in the whole head, and no head that is meant well names a tenth of this.
+const NAMED_MAX: usize = 100;
+
 const TRAILERS: FieldValue<'static> = FieldValue::from_static("trailers");
 
 /// Fills the call's head.
 pub(super) fn fill(cx: &mut Context, call: &Call, plan: &Plan, place: &Place, switch: Switch) -> Result<(), Fault> {
     copy(cx, call, plan.rewrite.as_ref())?;
     make_origin_form(cx, call)?;
-    let protocol_kept = strip(cx, call, switch);
+    let protocol_kept = strip(cx, call, switch)?;
     forwarded::set(cx, call, &plan.trusted);
-    // RFC 9110 §7.6.3, with the version that the request came by.
-    let via = match cx.version() {
-        Version::Http10 => FieldValue::from_static("1.0 Causeway"),
-        Version::Http11 => FieldValue::from_static("1.1 Causeway"),
-        Version::Http2 => FieldValue::from_static("2.0 Causeway"),
-    };
+    let via = via(cx.version());
     call.request_mut().fields_mut().append(names::VIA, via);
     if switch == Switch::Connect && protocol_kept {
         ask_by_upgrade(cx, call);
@@ -54,6 +52,15 @@ pub(super) fn fill(cx: &mut Context, call: &Call, plan: &Plan, place: &Place, sw
         name_upstream(call, place);
     }
     Ok(())
+}
+
+/// What `Via` says of a message that came by this version (RFC 9110 §7.6.3).
+pub(super) fn via(version: Version) -> FieldValue<'static> {
+    match version {
+        Version::Http10 => FieldValue::from_static("1.0 Causeway"),
+        Version::Http11 => FieldValue::from_static("1.1 Causeway"),
+        Version::Http2 => FieldValue::from_static("2.0 Causeway"),
+    }
 }
 
 /// Copies the request. What a rewrite makes of it, only the call sees.
@@ -94,14 +101,14 @@ fn make_origin_form(cx: &mut Context, call: &Call) -> Result<(), Fault> {
             text.extend_from_slice(query.as_bytes());
         }
         request.set_target(&**text).map_err(|_| Fault {
-            status: causeway_message::StatusCode::BAD_REQUEST,
+            status: StatusCode::BAD_REQUEST,
             reason: Reason::Text("the target has no form for a server of its own".into()),
         })
     })
 }
 
 /// Takes out what belongs to the peer's connection. Answers whether the request still asks for another protocol.
-fn strip(cx: &mut Context, call: &Call, switch: Switch) -> bool {
+fn strip(cx: &mut Context, call: &Call, switch: Switch) -> Result<bool, Fault> {
     let mut request = call.request_mut();
     let fields = request.fields_mut();
     cx.with_scratch(|_, text| {
@@ -111,7 +118,7 @@ fn strip(cx: &mut Context, call: &Call, switch: Switch) -> bool {
             text.extend_from_slice(fields.get(names::UPGRADE).unwrap_or_default());
             text.make_ascii_lowercase();
         }
-        remove_named(fields);
+        remove_named(fields)?;
         for name in OF_CONNECTION {
             fields.remove(name);
         }
@@ -119,34 +126,38 @@ fn strip(cx: &mut Context, call: &Call, switch: Switch) -> bool {
         fields.remove(names::EXPECT);
         if fields.contains(names::TE) {
             // What is said of trailers is for whoever handles the request, which may be gRPC's.
-            if fields.has_token(names::TE, "trailers") { fields.insert(names::TE, TRAILERS) } else { drop_te(fields) }
+            match fields.has_token(names::TE, "trailers") {
+                true => fields.insert(names::TE, TRAILERS),
+                false => drop(fields.remove(names::TE)),
+            }
         }
         if keeps {
             with_field_value(text, |protocol| fields.insert(names::UPGRADE, protocol));
         } else {
             fields.remove(names::UPGRADE);
         }
-        keeps
+        Ok(keeps)
     })
-}
-
-fn drop_te(fields: &mut FieldMap) {
-    fields.remove(names::TE);
 }
 
 /// Takes out the fields that `Connection` names (RFC 9110 §7.6.1).
 // DEVIATES Caddy: it takes `TE: trailers` away where Connection names it as it must, so that no trailers come.
-fn remove_named(fields: &mut FieldMap) {
+fn remove_named(fields: &mut FieldMap) -> Result<(), Fault> {
     let is_usual = |value: &[u8]| value.eq_ignore_ascii_case(b"keep-alive") || value.eq_ignore_ascii_case(b"close");
     match fields.get(names::CONNECTION) {
-        None => return,
-        Some(value) if is_usual(value) && !fields.is_repeated(names::CONNECTION) => return,
+        None => return Ok(()),
+        Some(value) if is_usual(value) && !fields.is_repeated(names::CONNECTION) => return Ok(()),
         Some(_) => {}
     }
     // Rare enough to allocate for.
     let named: Vec<u8> =
         fields.get_all(names::CONNECTION).flat_map(|value| value.iter().copied().chain(*b",")).collect();
-    for name in named.split(|&octet| octet == b',').map(<[u8]>::trim_ascii) {
+    let elements = || named.split(|&octet| octet == b',').map(<[u8]>::trim_ascii).filter(|name| !name.is_empty());
+    if elements().nth(NAMED_MAX).is_some() {
+        let words = format!("found more than {NAMED_MAX} names in Connection, expected {NAMED_MAX} at most");
+        return Err(Fault { status: StatusCode::BAD_REQUEST, reason: Reason::Text(words.into()) });
+    }
+    for name in elements() {
         match NameRef::parse(name) {
             Some(NameRef::Known(names::HOST | names::TE)) | None => {}
             Some(name) => {
@@ -154,6 +165,7 @@ fn remove_named(fields: &mut FieldMap) {
             }
         }
     }
+    Ok(())
 }
 
 /// An extended CONNECT (RFC 8441) becomes what HTTP/1.1 has for it (RFC 6455 §4.1).

@@ -1,6 +1,6 @@
 //! Other protocols: what a request asks for, and the tunnel that comes of it.
 
-use causeway_message::{NameRef, StatusCode, TargetForm, names};
+use causeway_message::{Method, NameRef, StatusCode, TargetForm, names};
 use causeway_pipeline::{Call, Context, Fault, Reason, Response, Step};
 
 use super::answer::put_fields;
@@ -20,7 +20,6 @@ impl Switch {
     /// # Errors
     /// A CONNECT that nothing can be made of.
     pub(super) fn of(cx: &Context) -> Result<Self, Fault> {
-        use causeway_message::Method;
         let head = cx.head();
         let protocol = head.fields().get(names::UPGRADE);
         if cx.original().method() == Method::Connect {

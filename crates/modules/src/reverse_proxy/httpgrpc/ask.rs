@@ -57,7 +57,9 @@ pub(in super::super) fn wrap(
     fill(cx, call, place, options, UNARY_PATH, now)?;
     Ok(match content {
         Body::Incoming(content) => Body::Parts(VecDeque::from([Part::Chunk(head), Part::Incoming(content)])),
-        _ => Body::Chunk(head),
+        Body::Empty => Body::Chunk(head),
+        // What the exchange takes in is all that it passes on.
+        other => return Err(unspeakable(&other)),
     })
 }
 
@@ -68,10 +70,17 @@ fn stream(cx: &mut Context, call: &Call, content: Body, place: &Place, options: 
     let content: Option<Box<dyn BodyStream>> = match content {
         Body::Incoming(content) => Some(Box::new(content)),
         Body::Stream(content) => Some(content),
-        _ => None,
+        Body::Empty => None,
+        other => return Err(unspeakable(&other)),
     };
     let content = content.map(|content| Part::Stream(Box::new(Framing::new(content))));
     Ok(Body::Parts([Part::Chunk(head)].into_iter().chain(content).collect()))
+}
+
+#[cold]
+fn unspeakable(content: &Body) -> Fault {
+    let words = format!("found {content:?} to be sent by httpgrpc, expected content that comes in, or none");
+    Fault { status: StatusCode::INTERNAL_SERVER_ERROR, reason: Reason::Text(words.into()) }
 }
 
 fn encoded<E>(

@@ -148,6 +148,8 @@ fn named_by(name: &str, transport: &Arc<Transport>) -> Arc<Transport> {
     match &transport.tls {
         Some(tls) if tls.server_name.is_none() => {
             let host = name.rsplit_once(':').map_or(name, |(host, _)| host);
+            // A literal's brackets belong to how it stands beside a port.
+            let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
             let tls = TlsClient { server_name: Some(host.to_owned()), ..(**tls).clone() };
             Arc::new(Transport { tls: Some(Arc::new(tls)), ..(**transport).clone() })
         }
@@ -168,6 +170,27 @@ impl Upstream for Named {
     fn heed(&self, fault: &CallFault) {
         if matches!(fault, CallFault::Connect(_) | CallFault::ConnectTimedOut | CallFault::Tls(_) | CallFault::Closed) {
             self.known.borrow_mut().is_doubted = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // RFC 3986 §3.2.2: the brackets are not a literal's own, and no certificate is for a name with them.
+    #[test]
+    fn certificates_have_to_be_for_the_name() {
+        let given = TlsClient { server_name: Some("given.test".to_owned()), ..TlsClient::default() };
+        for (name, tls, want) in [
+            ("a.test:95", Some(TlsClient::default()), Some("a.test")),
+            ("[::1]:95", Some(TlsClient::default()), Some("::1")),
+            ("a.test:95", Some(given), Some("given.test")),
+            ("a.test:95", None, None),
+        ] {
+            let transport = Arc::new(Transport { tls: tls.map(Arc::new), ..Transport::default() });
+            let named = named_by(name, &transport);
+            assert_eq!(named.tls.as_ref().and_then(|tls| tls.server_name.as_deref()), want, "{name}");
         }
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn unwrap(
     decoder.begin(encoding);
     let worker = Rc::clone(cx.worker());
     let content = Unframing { decoder, rest: Chunk::default(), trailers: None, left: None, worker };
-    let heading = Heading { waited: Some((call, asked, content)), sleep };
+    let heading = Heading { waited: Some((call, asked, content)), interims: 0, sleep };
     cx.wait(heading, |cx, (call, asked, headed)| match headed {
         Ok(content) => respond(cx, call, asked, content),
         Err(Failed::Status(status)) if status.code == Code::UNIMPLEMENTED => {
@@ -68,6 +68,8 @@ fn respond(cx: &mut Context, call: Call, asked: Asked, mut content: Unframing) -
 /// Waits for the response's head.
 struct Heading {
     waited: Option<(Call, Asked, Unframing)>,
+    /// Answers before the answer, so far.
+    interims: u8,
     sleep: Option<Sleep>,
 }
 
@@ -79,8 +81,13 @@ impl Future for Heading {
         let (call, _, content) = this.waited.as_mut().expect("not polled behind its end");
         let headed = loop {
             match content.poll_part(call, task) {
-                // What comes before the answer is passed over.
-                Poll::Ready(Ok(Some(Part::Head))) if content.decoder.head().status().is_informational() => {}
+                // What comes before the answer is passed over; without a bound it would go on for ever.
+                Poll::Ready(Ok(Some(Part::Head))) if content.decoder.head().status().is_informational() => {
+                    this.interims += 1;
+                    if this.interims > exchange::INTERIMS_MAX {
+                        break Err(Failed::Decode(DecodeFault::Order));
+                    }
+                }
                 Poll::Ready(Ok(Some(Part::Head))) => break Ok(()),
                 Poll::Ready(Ok(Some(_))) => break Err(Failed::Decode(DecodeFault::Order)),
                 Poll::Ready(Ok(None)) => break Err(Failed::Decode(DecodeFault::NoMessage)),

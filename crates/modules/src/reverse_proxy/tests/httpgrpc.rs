@@ -436,6 +436,18 @@ fn content_that_streams() {
     });
     assert!(broken.status == 502 || broken.broken.is_some(), "{broken:?}");
 
+    // As over HTTP, answers before the answer have a bound.
+    let (mut head, mut interims) = (Vec::new(), Vec::new());
+    encode_response_head(StatusCode::new(103).unwrap(), &fields(&[]), &mut scratch, &mut head).unwrap();
+    (0..65).for_each(|_| interims.extend_from_slice(&head));
+    interims.extend_from_slice(&out);
+    let chatty = exchange(&mut kit, &request, |call| {
+        call.answer(200, GRPC, None);
+        call.send(&interims);
+        call.trail(fields(&[("grpc-status", "0")]));
+    });
+    assert_eq!(chatty.status, 502);
+
     let unknown = |call: &FakeCall| end(call, &status(12, "unknown service"));
     assert_eq!(exchange(&mut kit, &request, unknown).status, 413);
     assert_eq!(kit.send(&request).status, 413, "it is not asked again");

@@ -45,6 +45,14 @@ fn what_belongs_to_a_connection_stays_there() {
     }
 }
 
+// A name costs a look at the whole head: 30 KB of them cost a worker milliseconds.
+#[test]
+fn connection_names_so_many_fields_at_most() {
+    let naming = |count: usize| Request::get("/").field("Connection", "x,".repeat(count)).field("X", "1");
+    assert_eq!(sent(json!({}), &naming(100)), format!("GET /\nHost: localhost{FORWARDED}"));
+    assert_eq!(kit(json!({})).send(&naming(101)).status, 400);
+}
+
 // Caddy, addForwardedHeaders.
 #[test]
 fn what_a_trusted_proxy_says_is_kept() {
