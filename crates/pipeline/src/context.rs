@@ -7,29 +7,32 @@
 //! [`Context`], so a handler never meets one whose facts were not set. [`Context::recycle`] empties everything and keeps
 //! the storage: a dirty test proves that an exchange after any other equals one on fresh storage.
 //!
+//! - `body`: the request's body; `carried`: a request within the request
 //! - `tls`: what a TLS handshake agreed on
 //! - `variables`: what handlers leave for each other
+//! - `waiting`: what an exchange waits for
 
+mod body;
+mod carried;
 mod tls;
 mod variables;
+mod waiting;
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context as Task, Poll};
 use std::time::Instant;
 
 use causeway_message::{Chunk, FieldMap, FieldValue, Head, ResponseHead, StatusCode, Version, names, path};
 
-use crate::body::{BodyStream, Frame, IncomingBody, Mailbox};
-use crate::handler::{Fault, Step, Stop};
+use crate::body::Mailbox;
+use crate::handler::Fault;
 use crate::route::{Carrier, Flow, Generation, ServerId};
 use crate::template::Template;
 use crate::upstream::{Call, Finish};
-use crate::wait::{Wait, Waits};
+use crate::wait::Waits;
 use crate::worker::{Sleep, Worker};
+use body::Held;
 pub use tls::{AlternativeName, ClientCertificate, TlsFacts};
 use variables::Variables;
 pub use variables::{ComputedId, VarId};
@@ -93,13 +96,6 @@ impl Scheme {
 /// A matcher that may wait, by the number that it got at build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MatcherId(pub(crate) u32);
-
-/// A body in the place of the peer's.
-enum Held {
-    Frames(VecDeque<Frame>),
-    /// With how many octets of it may be read, where there is a limit.
-    Stream(Box<dyn BodyStream>, Option<u64>),
-}
 
 struct Parts {
     worker: Rc<dyn Worker>,
@@ -306,113 +302,6 @@ impl Context {
         self.0.original.version()
     }
 
-    /// The request body, to the first who asks. Not taken: the engine drains it.
-    pub fn take_body(&mut self) -> Option<IncomingBody> {
-        if let Some(held) = self.0.held_body.take() {
-            self.0.body_taken = true;
-            return Some(match held {
-                Held::Frames(frames) => IncomingBody::held(frames),
-                Held::Stream(stream, octets_max) => IncomingBody::of_stream(stream, octets_max),
-            });
-        }
-        (!std::mem::replace(&mut self.0.body_taken, true)).then(|| self.0.mailbox.reader())
-    }
-
-    /// Puts `chunk` in the place of the request's body, for whoever takes it from now on; what the peer sends is drained.
-    /// The fields stay as they are.
-    pub fn replace_body(&mut self, chunk: Chunk) {
-        self.0.body_text = None;
-        self.0.held_body = Some(Held::Frames(VecDeque::from([Frame::Chunk(chunk)])));
-    }
-
-    /// As [`replace_body`](Self::replace_body), with content that is made while it is read.
-    pub fn replace_body_by(&mut self, stream: Box<dyn BodyStream>) {
-        self.0.body_text = None;
-        self.0.held_body = Some(Held::Stream(stream, None));
-    }
-
-    /// Lets whoever reads the peer's body have so many octets at most; then it fails with [`BodyFault::TooLarge`]. The
-    /// smallest of several limits holds.
-    ///
-    /// [`BodyFault::TooLarge`]: crate::BodyFault::TooLarge
-    pub fn limit_body(&mut self, octets_max: u64) {
-        match &mut self.0.held_body {
-            Some(Held::Stream(_, left)) => *left = Some(left.map_or(octets_max, |left| left.min(octets_max))),
-            _ => self.0.mailbox.limit(octets_max),
-        }
-    }
-
-    /// The whole body, where a route or handler that names `{http.request.body}` had it read.
-    pub fn body_text(&self) -> Option<&[u8]> {
-        self.0.body_text.as_ref().map(Chunk::as_slice)
-    }
-
-    /// Keeps a body that was read for a placeholder, for whoever takes it afterwards.
-    pub(crate) fn hold_body(&mut self, text: Vec<u8>, trailers: Option<Box<FieldMap>>) {
-        let text = Chunk::from(text);
-        let content = (!text.is_empty()).then(|| Frame::Chunk(text.clone()));
-        self.0.held_body = Some(Held::Frames(content.into_iter().chain(trailers.map(Frame::Trailers)).collect()));
-        self.0.body_text = Some(text);
-    }
-
-    /// Makes the text of a body that a handler put in the peer's place, which is one chunk; false when none is kept.
-    pub(crate) fn read_held_body(&mut self) -> bool {
-        let parts = &mut *self.0;
-        let Some(Held::Frames(frames)) = &parts.held_body else { return false };
-        parts.body_text = frames.iter().find_map(|frame| match frame {
-            Frame::Chunk(chunk) => Some(chunk.clone()),
-            Frame::Trailers(_) => None,
-        });
-        true
-    }
-
-    /// Puts a request that the peer's own carried in its place, for whatever comes behind the handler that took it out: the
-    /// head in exchange for an empty one, and no content. Host and version stay the connection's; what the plan says of fields
-    /// holds for these too. [`original`](Self::original) is what came.
-    pub fn carry(&mut self, head: &mut Head) {
-        let parts = &mut *self.0;
-        head.set_version(parts.original.version());
-        head.fields_mut().remove(names::HOST);
-        if let Some(host) = parts.original.authority() {
-            head.fields_mut().push_known(names::HOST, host.as_bytes());
-        }
-        let plan = parts.generation.plan();
-        if let Some(server) = plan.server(parts.arrival.server) {
-            server.confusable.drop_from(head.fields_mut());
-        }
-        let peer = parts.arrival.peer.ip();
-        parts.client = plan.trust(parts.arrival.server).map(|trust| trust.client(peer, head.fields()));
-        parts.carried.set_method(head.method());
-        parts.carried.set_target(head.target().as_str()).expect("a target that was parsed once is one");
-        parts.carrier = Some(parts.flow.carrier());
-        std::mem::swap(&mut parts.edited, head);
-        head.clear();
-        parts.is_edited = true;
-        parts.body_text = None;
-        parts.held_body = Some(Held::Frames(VecDeque::new()));
-        self.decode_path();
-    }
-
-    /// Method and target of the request that the peer's own carried, while its answer is looked for.
-    pub fn carried(&self) -> Option<&Head> {
-        self.0.carrier.map(|_| &self.0.carried)
-    }
-
-    /// Whether the handler that asks took the carried request out, and has to carry the answer.
-    pub fn is_carrier(&self) -> bool {
-        self.0.carrier == Some(self.0.flow.carrier())
-    }
-
-    /// The carried request has its answer: what is said from here on is said of the peer's own.
-    pub fn end_carry(&mut self) {
-        self.0.carrier = None;
-    }
-
-    /// For a handler's `failed`: has the answer that the fault comes to, of the error routes or a plain one, pass by its `leave`.
-    pub fn await_answer(&mut self) {
-        self.0.flow.await_answer();
-    }
-
     /// Who asks, behind the proxies that the server trusts.
     pub fn client(&mut self) -> Client {
         let parts = &mut *self.0;
@@ -593,62 +482,6 @@ impl Context {
         &self.0.generation
     }
 
-    /// Waits for `future`, which owns what it needs, then goes on with `then`.
-    pub fn wait<F, K>(&mut self, future: F, then: K) -> Step
-    where
-        F: Future + 'static,
-        K: FnOnce(&mut Self, F::Output) -> Step + 'static,
-    {
-        Step::Wait(self.wait_for(future, then))
-    }
-
-    /// Waits, in a matcher, for what decides whether it matches. When `then` has said so, the route is considered again from
-    /// its first matcher; this one finds what it said by [`recall`](Self::recall).
-    pub fn wait_to_match<F, K>(&mut self, id: MatcherId, future: F, then: K) -> Stop
-    where
-        F: Future + 'static,
-        K: FnOnce(&mut Self, F::Output) -> Result<bool, Fault> + 'static,
-    {
-        Stop::Wait(self.wait_for(future, move |cx, result| match then(cx, result) {
-            Ok(matched) => {
-                cx.0.found.push((id, matched));
-                Step::Next
-            }
-            Err(fault) => Step::Fail(fault),
-        }))
-    }
-
-    /// What a matcher of the route under consideration said after it had waited; `None` if it did not wait.
-    pub fn recall(&self, id: MatcherId) -> Option<bool> {
-        self.0.found.iter().find(|(known, _)| *known == id).map(|(_, matched)| *matched)
-    }
-
-    pub(crate) fn wait_for<F, K>(&mut self, future: F, then: K) -> Wait
-    where
-        F: Future + 'static,
-        K: FnOnce(&mut Self, F::Output) -> Step + 'static,
-    {
-        self.0.waits.store(future, then)
-    }
-
-    /// Whatever is waited for at that moment is given up, with [`Fault::deadline`]. The earliest of several holds.
-    pub fn set_deadline(&mut self, at: Instant) {
-        let parts = &mut *self.0;
-        if parts.deadline.as_ref().is_none_or(|(before, _)| at < *before) {
-            parts.deadline = Some((at, Sleep::until(Rc::clone(&parts.worker), at)));
-        }
-    }
-
-    /// When the exchange is given up, where somebody said so.
-    pub fn deadline(&self) -> Option<Instant> {
-        self.0.deadline.as_ref().map(|(at, _)| *at)
-    }
-
-    /// Takes the deadline back; whoever does looks after it itself.
-    pub fn take_deadline(&mut self) -> Option<Instant> {
-        self.0.deadline.take().map(|(at, _)| at)
-    }
-
     // ---- for the engine ----
 
     /// Where the request body goes.
@@ -659,16 +492,6 @@ impl Context {
     /// Interim responses that handlers queued since the last call, in order.
     pub fn take_informs(&mut self) -> impl Iterator<Item = (StatusCode, FieldMap)> {
         self.0.informs.drain(..)
-    }
-
-    /// Whether the exchange waits.
-    pub fn is_waiting(&self) -> bool {
-        self.0.waits.is_under_way()
-    }
-
-    /// Drops the wait under way, when the peer is gone.
-    pub fn cancel_wait(&mut self) {
-        self.0.waits.cancel();
     }
 
     /// Empties the exchange and keeps its storage. The response is on the wire, or nobody is left to read it.
@@ -718,34 +541,6 @@ impl Context {
 
     pub(crate) fn flow(&self) -> &Flow {
         &self.0.flow
-    }
-
-    /// The route is decided: what its matchers found by waiting is of no more use.
-    pub(crate) fn forget_found(&mut self) {
-        self.0.found.clear();
-    }
-
-    /// Drives the wait under way, and returns the step behind it once it is done, or given up for the deadline.
-    pub(crate) fn poll_step(&mut self, task: &mut Task<'_>) -> Poll<Step> {
-        let mut wait = self.0.waits.take();
-        let mut polled = wait.poll(self, task);
-        if polled.is_pending() && self.deadline_passed(task) {
-            polled = Poll::Ready(Step::Fail(Fault::deadline()));
-        }
-        match polled {
-            Poll::Pending => self.0.waits.put_back(wait),
-            Poll::Ready(_) => self.0.waits.done(wait),
-        }
-        polled
-    }
-
-    fn deadline_passed(&mut self, task: &mut Task<'_>) -> bool {
-        let Some((_, sleep)) = &mut self.0.deadline else { return false };
-        let passed = Pin::new(sleep).poll(task).is_ready();
-        if passed {
-            self.0.deadline = None;
-        }
-        passed
     }
 
     #[inline]
