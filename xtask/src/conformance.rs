@@ -1,4 +1,5 @@
-//! Does the built server answer HTTP/1.1 as the standard allows, in the eyes of cases that are not ours?
+//! Does the built server answer HTTP/1.1 as the standard allows, and pass on nothing that it does not, in the eyes of cases that are
+//! not ours?
 //!
 //! The cases are not part of this repository. They are looked for beside it, or where `PEER_SUITE` says.
 
@@ -24,20 +25,34 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     let causeway = binary(stage, house)?;
 
     let folder = house.scratch("conformance")?;
-    let address = free_address()?;
+    let (direct, proxy, origin) = (free_address()?, free_address()?, free_address()?);
     // The admin endpoint has a fixed port of its own, which may be taken on a developer's machine.
-    let caddyfile = format!("{{\n\tadmin off\n}}\n:{} {{\n\trespond 200\n}}\n", address.port());
+    let caddyfile = format!(
+        "{{\n\tadmin off\n}}\n:{} {{\n\trespond 200\n}}\n:{} {{\n\treverse_proxy {origin}\n}}\n",
+        direct.port(),
+        proxy.port()
+    );
     std::fs::write(folder.join("Caddyfile"), caddyfile)?;
     let mut run = Command::new(causeway);
     run.args(["run", "--config", "Caddyfile"]);
-    let server = Server::start(run, &folder, address)?;
+    let server = Server::start(run, &folder, direct)?;
 
-    let mut cases = Command::new(python);
-    cases.arg(script).arg(address.ip().to_string()).arg(address.port().to_string()).args(["--sev", SEVERITIES]);
-    let output = stage.run(cases).map_err(|halt| match halt {
-        Halt::Failed(output) => Halt::Failed(format!("{output}server log:\n{}", server.log())),
-        other => other,
-    })?;
-    let score = output.lines().rfind(|line| line.starts_with("SCORE ")).unwrap_or_default();
-    Ok(Done::saying(score))
+    let mut says = Vec::new();
+    for (what, address, more) in
+        [("direct", direct, vec![]), ("proxied", proxy, vec!["--backend".to_owned(), origin.port().to_string()])]
+    {
+        let mut cases = Command::new(&python);
+        cases.arg(&script).arg(address.ip().to_string()).arg(address.port().to_string()).args(["--sev", SEVERITIES]);
+        let output = stage.run({
+            cases.args(more);
+            cases
+        });
+        let output = output.map_err(|halt| match halt {
+            Halt::Failed(output) => Halt::Failed(format!("{what}: {output}server log:\n{}", server.log())),
+            other => other,
+        })?;
+        let score = output.lines().rfind(|line| line.starts_with("SCORE ")).unwrap_or_default();
+        says.push(format!("{what} {}", score.trim_start_matches("SCORE ")));
+    }
+    Ok(Done::saying(says.join("; ")))
 }
