@@ -127,14 +127,17 @@ impl Blocks {
         FREE.with_borrow(Vec::len) > KEPT_IDLE
     }
 
-    /// Of what nobody needed since the last call, frees half, and all above [`KEPT_IDLE`]; called every few seconds.
-    pub(crate) fn shrink(&self) {
+    /// Of what nobody needed since the last call, frees half, and all above [`KEPT_IDLE`]; called every few seconds. How
+    /// many were freed.
+    pub(crate) fn shrink(&self) -> usize {
         FREE.with_borrow_mut(|free| {
-            let unused = self.unused.get().min(free.len());
-            let needed = free.len() - unused;
+            let before = free.len();
+            let unused = self.unused.get().min(before);
+            let needed = before - unused;
             free.truncate((needed + unused / 2).min(needed.max(KEPT_IDLE)));
             self.unused.set(free.len());
-        });
+            before - free.len()
+        })
     }
 
     /// Blocks at rest.

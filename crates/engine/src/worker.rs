@@ -36,7 +36,7 @@ const OUTPUTS_IDLE: usize = 16;
 /// Staging octets that a kept write list may hold.
 const OUTPUT_OCTETS_KEPT: usize = 64 * 1024;
 /// How often pools give back what nobody needed.
-const SHRINK_EVERY: Duration = Duration::from_secs(5);
+const SHRINK_EVERY: Duration = Duration::from_secs(2);
 
 /// What others may know of a worker.
 #[derive(Default)]
@@ -83,6 +83,8 @@ pub(crate) struct Core {
     tables: RefCell<Vec<Vec<Exchange>>>,
     /// Buffers that TLS seals into, one in use at a time but for connections whose peers are slow.
     sealed: RefCell<Vec<Vec<u8>>>,
+    /// The last look at the pools freed blocks.
+    shrinks: Cell<bool>,
     draining: Cell<bool>,
     shutdown_at: Cell<Option<Instant>>,
     closed: Cell<bool>,
@@ -118,6 +120,7 @@ impl Core {
             outputs: RefCell::default(),
             tables: RefCell::default(),
             sealed: RefCell::default(),
+            shrinks: Cell::new(false),
             draining: Cell::new(false),
             shutdown_at: Cell::default(),
             closed: Cell::new(false),
@@ -235,7 +238,7 @@ impl Core {
     }
 
     fn shrink(&self) {
-        self.blocks.shrink();
+        self.shrinks.set(self.blocks.shrink() > 0);
         let mut resting = self.resting.borrow_mut();
         let surplus = self.resting_unused.get().min(resting.len()).div_ceil(2);
         let left = resting.len() - surplus;
@@ -265,7 +268,8 @@ impl Core {
                 let sleep = self.sleepers.borrow().next();
                 let tick = self.wheel.borrow().next();
                 // What large bodies needed is given back though nobody is there any more.
-                let shrink = self.blocks.has_surplus().then_some(shrink_at);
+                // An allocator gives it back to the system when it is next given something, so it goes on to the end.
+                let shrink = (self.shrinks.get() || self.blocks.has_surplus()).then_some(shrink_at);
                 // Without any of these nothing ticks: a connection's first deadline wakes this task.
                 let Some(next) = [sleep, tick, shrink].into_iter().flatten().min() else {
                     return Poll::<()>::Pending;
