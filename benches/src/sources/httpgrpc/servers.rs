@@ -173,7 +173,9 @@ fn ours(shop: &mut Workshop, asker: &Asker, row: &'static str) -> Result<Running
         fs::write(folder.join("octets").join(octets.to_string()), answer::pattern(octets))?;
     }
     let port = free_port()?;
-    let site = format!("httpgrpc {{\n\t\tmax_message_size 64MiB\n\t}}\n\trespond /taken taken\n\troot {folder:?}\n\tfile_server");
+    let site = format!(
+        "httpgrpc {{\n\t\tmax_message_size 64MiB\n\t}}\n\trespond /taken taken\n\troot {folder:?}\n\tfile_server"
+    );
     let text = format!("{{\n\tadmin off\n}}\n:{port} {{\n\t{site}\n}}\n");
     let mut launch = peers::configured(shop, &tool, "causeway", &format!("{port}.Caddyfile"), &text)?;
     peers::limit_workers(&mut launch, "causeway", 1);
