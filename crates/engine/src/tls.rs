@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use rustls::sign::CertifiedKey;
 
-pub(crate) use connect::{Connector, Secured};
+pub(crate) use connect::{Connected, Connector};
 pub(crate) use handshake::begin;
 pub use plan::TlsError;
 pub(crate) use plan::{Tickets, TlsPlan};

@@ -27,7 +27,7 @@ pub(crate) struct Connector {
 }
 
 /// A connection to an upstream whose handshake is over.
-pub(crate) struct Secured {
+pub(crate) struct Connected {
     pub(crate) stream: TlsStream,
     /// It is to be HTTP/2.
     pub(crate) is_http2: bool,
@@ -45,20 +45,16 @@ impl Connector {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?;
-        let verifier: Arc<dyn ServerCertVerifier> = if spec.insecure {
-            Arc::new(Anybody(provider))
+        let believed = if spec.insecure {
+            Believed::Anybody
         } else {
-            let verifier = WebPkiServerVerifier::builder_with_provider(roots(&spec.roots)?, provider)
+            let verifier = WebPkiServerVerifier::builder_with_provider(roots(&spec.roots)?, Arc::clone(&provider))
                 .build()
                 .map_err(|error| error.to_string())?;
-            match &spec.roots {
-                Roots::System => verifier,
-                Roots::These(certificates) => {
-                    let pinned = certificates.iter().map(|octets| CertificateDer::from(octets.clone())).collect();
-                    Arc::new(Pinned { verifier, certificates: pinned })
-                }
-            }
+            let named: &[Vec<u8>] = if let Roots::These(certificates) = &spec.roots { certificates } else { &[] };
+            Believed::Signed(verifier, named.iter().map(|octets| CertificateDer::from(octets.clone())).collect())
         };
+        let verifier = Arc::new(Verifier { provider, believed });
         let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
         let mut config = match &spec.certificate {
             None => builder.with_no_client_auth(),
@@ -81,7 +77,7 @@ impl Connector {
     ///
     /// # Errors
     /// Why there is no connection, in words.
-    pub(crate) async fn connect(&self, core: &Rc<Core>, mut tcp: TcpStream) -> Result<Secured, String> {
+    pub(crate) async fn connect(&self, core: &Rc<Core>, mut tcp: TcpStream) -> Result<Connected, String> {
         let tls = UnbufferedClientConnection::new(Arc::clone(&self.config), self.name.clone())
             .map_err(|error| error.to_string())?;
         let mut session = Session::new(tls, Inbound::default());
@@ -104,7 +100,7 @@ impl Connector {
         let is_http2 = tls.alpn_protocol() == Some(b"h2");
         let (secrets, keys) = tls.dangerous_into_kernel_connection().map_err(|error| error.to_string())?;
         let stream = TlsStream::new(Rc::clone(core), tcp, secrets, Keys::Client(keys), inbound, is_over);
-        Ok(Secured { stream: stream.ok_or("its keys are another suite's")?, is_http2 })
+        Ok(Connected { stream: stream.ok_or("its keys are another suite's")?, is_http2 })
     }
 }
 
@@ -138,15 +134,23 @@ fn roots(roots: &Roots) -> Result<Arc<RootCertStore>, String> {
     }
 }
 
-/// Believes what the authorities signed, and an authority's certificate itself where it is shown, as Go does: who signs for itself
-/// alone often calls itself an authority.
+/// What makes an upstream's certificate good enough. Whoever shows one has its key in any case.
 #[derive(Debug)]
-struct Pinned {
-    verifier: Arc<WebPkiServerVerifier>,
-    certificates: Vec<CertificateDer<'static>>,
+struct Verifier {
+    provider: Arc<CryptoProvider>,
+    believed: Believed,
 }
 
-impl ServerCertVerifier for Pinned {
+#[derive(Debug)]
+enum Believed {
+    /// Any certificate.
+    Anybody,
+    /// What the authorities signed; and of those that were named to us the certificate itself where it is shown, as Go has it: who
+    /// signs for itself alone often calls itself an authority.
+    Signed(Arc<WebPkiServerVerifier>, Vec<CertificateDer<'static>>),
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         shown: &CertificateDer<'_>,
@@ -155,13 +159,17 @@ impl ServerCertVerifier for Pinned {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let refused = match self.verifier.verify_server_cert(shown, between, name, ocsp, now) {
+        let (verifier, named) = match &self.believed {
+            Believed::Anybody => return Ok(ServerCertVerified::assertion()),
+            Believed::Signed(verifier, named) => (verifier, named),
+        };
+        let refused = match verifier.verify_server_cert(shown, between, name, ocsp, now) {
             Err(Error::InvalidCertificate(CertificateError::Other(other))) => other,
             other => return other,
         };
         // The last that is looked at before who signed it: it is in its time.
         let is_authority = matches!(refused.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity));
-        if !is_authority || !self.certificates.contains(shown) {
+        if !is_authority || !named.contains(shown) {
             return Err(CertificateError::Other(refused).into());
         }
         verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
@@ -174,7 +182,7 @@ impl ServerCertVerifier for Pinned {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.verifier.verify_tls12_signature(message, certificate, signature)
+        verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -183,49 +191,10 @@ impl ServerCertVerifier for Pinned {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.verifier.verify_tls13_signature(message, certificate, signature)
+        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.verifier.supported_verify_schemes()
-    }
-}
-
-/// Believes whoever has the key of the certificate that it shows.
-#[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 use super::drive::Connection;
 use super::{Link, Place};
-use crate::tls::{Connector, Secured};
+use crate::tls::{Connected, Connector};
 use crate::worker::Core;
 
 /// A link's task, from its beginning to its end.
@@ -32,7 +32,7 @@ pub(super) async fn run(place: Rc<Place>, link: Rc<Link>) {
             drop(attempt);
             connection.await;
         }
-        Ok((Reached::Protected(Secured { stream, is_http2 }), remote)) => {
+        Ok((Reached::Protected(Connected { stream, is_http2 }), remote)) => {
             place.speaks_http2.set(is_http2);
             let connection = Connection::new(place, Rc::clone(link), stream, remote, is_http2);
             attempt.has_failed = false;
@@ -65,7 +65,7 @@ impl Drop for Attempt {
 /// What carries a connection's octets.
 enum Reached {
     Clear(TcpStream),
-    Protected(Secured),
+    Protected(Connected),
 }
 
 async fn reach(place: &Rc<Place>) -> Result<(Reached, SocketAddr), CallFault> {
