@@ -1,9 +1,7 @@
 //! Caddyfile to JSON to plan: everything an operator writes, turned into what the server runs.
 //!
 //! - [`caddyfile`]: Caddyfile text to Caddy's own JSON structure, with exact positions for every mistake.
-//! - `duration`: what both read alike.
 //! - [`plan`]: Caddy's JSON to the frozen plan and the listeners that lead into it.
 
 pub mod caddyfile;
-mod duration;
 pub mod plan;

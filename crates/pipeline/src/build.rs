@@ -3,6 +3,7 @@
 //! A module registers under its Caddy name; configuration calls it with its JSON; whatever it needs at run time (slots
 //! for variables, compiled templates, route lists, per-worker state) it allots here, so that no name is left at run time.
 
+mod duration;
 mod shape;
 
 use std::any::TypeId;
@@ -23,6 +24,7 @@ use crate::template::{Template, Unknown, VARIABLES};
 use crate::trust::{Confusable, Trust};
 use crate::worker::Worker;
 
+pub use duration::nanoseconds;
 pub use shape::Shape;
 
 /// Makes a handler from its JSON, the `handler` key included.

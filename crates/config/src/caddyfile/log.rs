@@ -18,7 +18,7 @@ use super::dispenser::Dispenser;
 use super::error::{Error, ErrorKind};
 use super::quantity::integer;
 use super::registry::Output;
-use crate::duration::nanoseconds;
+use causeway_pipeline::build::nanoseconds;
 
 /// The logger that everything goes to which no other is for.
 const DEFAULT: &str = "default";

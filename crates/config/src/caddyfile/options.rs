@@ -16,7 +16,7 @@ use super::log::{self, Logger};
 use super::quantity::integer;
 use super::registry::Directives;
 use super::segment::Segment;
-use crate::duration::nanoseconds;
+use causeway_pipeline::build::nanoseconds;
 
 pub(crate) use certificates::{Certificates, StorageClean, nested_duration, renewal_window_ratio};
 pub(crate) use per_server::ServerOptions;

@@ -27,9 +27,9 @@ use super::matcher::PRIVATE_RANGES;
 use super::members::Members;
 use super::quantity::{integer, octets};
 use super::token::Token;
-use crate::duration::nanoseconds;
 use address::Upstream;
 use answer::Answers;
+use causeway_pipeline::build::nanoseconds;
 use transport::Transport;
 
 pub(crate) use answer::{copy_response, copy_response_headers, intercept};

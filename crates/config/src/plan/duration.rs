@@ -5,7 +5,7 @@ use std::time::Duration;
 use causeway_pipeline::{Build, BuildError};
 use serde::Deserialize;
 
-use crate::duration::nanoseconds;
+use causeway_pipeline::build::nanoseconds;
 
 /// A Caddy duration: nanoseconds, or Go's notation (`1h30m`, `1.5s`, `250ms`), days included.
 #[derive(Deserialize)]

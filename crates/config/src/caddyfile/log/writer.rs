@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::super::dispenser::Dispenser;
 use super::super::error::Error;
 use super::super::quantity::{integer, octets};
-use crate::duration::nanoseconds;
+use causeway_pipeline::build::nanoseconds;
 
 const KINDS: &[&str] = &["discard", "file", "net", "stderr", "stdout"];
 const FILE_OPTIONS: &[&str] = &[

@@ -8,7 +8,7 @@ use super::super::position::Position;
 use super::super::quantity::ratio;
 use super::super::tls::{Issuer, preferred_chains, provider};
 use super::{duration, single};
-use crate::duration::nanoseconds;
+use causeway_pipeline::build::nanoseconds;
 
 #[derive(Debug, Default)]
 pub(crate) struct Certificates {

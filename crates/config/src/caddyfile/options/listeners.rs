@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::dispenser::Dispenser;
 use super::super::error::Error;
-use crate::duration::nanoseconds;
+use causeway_pipeline::build::nanoseconds;
 
 /// `listener_wrappers { http_redirect; proxy_protocol { … }; tls }`
 pub(super) fn wrappers(d: &Dispenser<'_>) -> Result<Vec<Value>, Error> {

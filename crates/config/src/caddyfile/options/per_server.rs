@@ -8,7 +8,7 @@ use super::super::matcher::PRIVATE_RANGES;
 use super::super::position::Position;
 use super::super::quantity::integer;
 use super::listeners;
-use crate::duration::nanoseconds;
+use causeway_pipeline::build::nanoseconds;
 
 /// Options for the servers that listen on an address, or for all others.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use super::super::matcher;
 use super::super::members::Members;
 use super::super::quantity::integer;
 use super::setting::{Kind, Setting, set};
-use crate::duration::nanoseconds;
+use causeway_pipeline::build::nanoseconds;
 
 const SETTINGS: &[Setting] = &[
     Setting {

@@ -6,7 +6,7 @@ use super::super::dispenser::Dispenser;
 use super::super::error::Error;
 use super::super::members::Members;
 use super::super::quantity::{integer, octets};
-use crate::duration::nanoseconds;
+use causeway_pipeline::build::nanoseconds;
 
 /// How an option's word is read.
 #[derive(Clone, Copy)]

@@ -13,7 +13,7 @@ use super::super::members::Members;
 use super::UNKNOWN;
 use super::dynamic::resolvers;
 use super::setting::{Kind, Setting, set, text};
-use crate::duration::nanoseconds;
+use causeway_pipeline::build::nanoseconds;
 
 /// A transport as far as it is read.
 pub(super) struct Transport {

@@ -9,7 +9,7 @@ use super::super::members::Members;
 use super::super::options::Options;
 use super::super::quantity::integer;
 use super::issuer::Issuer;
-use crate::duration::nanoseconds;
+use causeway_pipeline::build::nanoseconds;
 
 /// What is asked besides Let's Encrypt where an email address is known.
 const ZEROSSL: &str = "https://acme.zerossl.com/v2/DV90";

@@ -7,7 +7,7 @@ use super::super::error::{DURATION, Error};
 use super::super::members::Members;
 use super::super::quantity::integer;
 use super::acme;
-use crate::duration::nanoseconds;
+use causeway_pipeline::build::nanoseconds;
 
 /// An issuer's module and its members.
 #[derive(Debug, Clone, PartialEq)]

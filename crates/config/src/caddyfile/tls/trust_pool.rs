@@ -7,7 +7,7 @@ use super::super::dispenser::Dispenser;
 use super::super::error::Error;
 use super::super::members::Members;
 use super::super::options::storage_module;
-use crate::duration::nanoseconds;
+use causeway_pipeline::build::nanoseconds;
 
 const MODULES: &[&str] = &["combined", "file", "http", "inline", "pki_intermediate", "pki_root", "storage", "system"];
 

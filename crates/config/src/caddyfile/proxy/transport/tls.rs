@@ -7,7 +7,7 @@ use super::super::super::dispenser::Dispenser;
 use super::super::super::error::Error;
 use super::super::super::members::Members;
 use super::super::super::tls::trust_pool;
-use crate::duration::nanoseconds;
+use causeway_pipeline::build::nanoseconds;
 
 /// Reads the line if it is about TLS; any such line turns it on.
 pub(super) fn option(line: &mut Dispenser<'_>, transport: &mut Map<String, Value>) -> Result<bool, Error> {

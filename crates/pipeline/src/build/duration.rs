@@ -1,7 +1,9 @@
-//! Durations as Caddyfile and JSON write them.
+//! Durations as Caddyfiles and modules' JSON write them.
 
-/// Nanoseconds of a duration such as `1m30s`, `1.5h` or `2d`: Go's notation and `d` for 24 hours.
-pub(crate) fn nanoseconds(text: &str) -> Option<i64> {
+/// Nanoseconds of a duration such as `1m30s`, `1.5h` or `2d`: Go's notation and `d` for 24 hours; at most 1024 octets.
+/// `None` for anything else, and for what is longer than an `i64` holds.
+#[must_use]
+pub fn nanoseconds(text: &str) -> Option<i64> {
     let (negative, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
@@ -40,4 +42,37 @@ pub(crate) fn nanoseconds(text: &str) -> Option<i64> {
         rest = after;
     }
     i64::try_from(if negative { -total } else { total }).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Go, time.ParseDuration; Caddy, caddy.ParseDuration: `d` is 24 hours.
+    #[test]
+    fn texts() {
+        for (text, want) in [
+            ("0", Some(0)),
+            ("1ns", Some(1)),
+            ("1m30s", Some(90_000_000_000)),
+            ("1.5h", Some(5_400_000_000_000)),
+            (".5s", Some(500_000_000)),
+            ("2d", Some(172_800_000_000_000)),
+            ("-1s", Some(-1_000_000_000)),
+            ("+250ms", Some(250_000_000)),
+            ("0s", Some(0)),
+            ("0s1s", Some(1_000_000_000)),
+            ("1us1µs", Some(2_000)),
+            ("", None),
+            ("s", None),
+            ("1", None),
+            ("1x", None),
+            (".s", None),
+            ("1.2.3s", None),
+            ("1s ", None),
+            ("999999999999999999h", None),
+        ] {
+            assert_eq!(nanoseconds(text), want, "{text:?}");
+        }
+    }
 }
