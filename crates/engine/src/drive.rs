@@ -113,8 +113,6 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         tls: Option<Rc<TlsFacts>>,
         admission: u32,
     ) -> Self {
-        let mut stamp = Stamp::default();
-        causeway_progress::accepted(&mut stamp);
         Self {
             core,
             met: listener.renewals(),
@@ -124,7 +122,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             machine,
             ends: Ends::new(peer, local),
             tls,
-            stamp,
+            stamp: Stamp::default(),
             timer: TimerKey::UNFILED,
             input: Input::default(),
             output: None,
@@ -424,7 +422,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
     fn flush(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
         while !out.is_empty() {
             let _span = stage::WRITE.enter();
-            causeway_progress::before_write(&mut self.stamp);
+            causeway_progress::written(&mut self.stamp);
             let mut slices = [IoSlice::new(b""); SLICES_MAX];
             let used = out.slices(&mut slices);
             match self.transport.poll_write(task, &slices[..used]) {
@@ -481,7 +479,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
                 ControlFlow::Continue(true)
             }
             Poll::Ready(Ok(len)) => {
-                causeway_progress::arrived(&mut self.stamp);
+                causeway_progress::arrived(&mut self.stamp, 0);
                 self.input.filled(len);
                 if self.owed != Owed::Head {
                     self.since = clock::now();

@@ -18,7 +18,7 @@ pub(crate) fn recycle(core: &Core, exchange: Exchange) {
         count_panic(&core.load);
         return;
     }
-    causeway_progress::answered();
+    core.answered.hit();
     if cx.is_recorded() {
         core.access.record(&cx, &outcome);
     }

@@ -165,7 +165,7 @@ impl Sleepers {
     pub(crate) fn add(&mut self, deadline: Instant, waker: Waker) -> u64 {
         self.age = self.age.wrapping_add(1);
         let mut stamp = Stamp::default();
-        causeway_progress::timer_set(&mut stamp);
+        causeway_progress::sleep_began(&mut stamp);
         let index = self.wakers.insert((self.age, waker, stamp));
         let id = u64::from(self.age) << 32 | index as u64;
         self.heap.push(Sleeper { deadline, id });
@@ -201,7 +201,7 @@ impl Sleepers {
             if let Some(waker) = self.get(sleeper.id) {
                 waker.wake_by_ref();
                 let (_, _, stamp) = self.wakers.remove((sleeper.id & u64::from(u32::MAX)) as usize);
-                causeway_progress::timer_fired(stamp);
+                causeway_progress::sleep_ended(stamp, Duration::ZERO);
             }
         }
     }

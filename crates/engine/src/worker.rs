@@ -71,6 +71,8 @@ pub(crate) struct Core {
     pub(crate) wheel: RefCell<Wheel>,
     pub(crate) access: AccessSink,
     pub(crate) load: Arc<Load>,
+    /// The server's progress.
+    pub(crate) answered: causeway_progress::Point,
     pools: BlockingPools,
     sleepers: RefCell<Sleepers>,
     calls: Rc<Calls>,
@@ -109,6 +111,7 @@ impl Core {
             blocks: Blocks::new(number, block_octets, Arc::clone(&load)),
             wheel: RefCell::new(Wheel::new(clock::now())),
             access,
+            answered: causeway_progress::Point::named("request"),
             load,
             pools,
             sleepers: RefCell::default(),

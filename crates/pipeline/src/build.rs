@@ -442,7 +442,8 @@ impl<'r> Build<'r> {
         for (index, handler) in listed("handle").iter().enumerate() {
             let handler = self.at(format!("handle[{index}]"), |build| build.handler(handler))?;
             let reads_body = std::mem::take(&mut self.reads_body);
-            links.push(Link { handler, span: Span::allot(), reads_body });
+            let span = Span::named(value["handle"][index].get("handler").and_then(Value::as_str).unwrap_or("handler"));
+            links.push(Link { handler, span, reads_body });
         }
         let start = self.plan.links.len() as u32;
         self.plan.links.append(&mut links);

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use causeway_message::BlockMut;
 use futures_channel::oneshot;
@@ -139,9 +139,9 @@ fn run<T: Send + 'static>(
 ) -> Result<Blocking<T>, Busy> {
     let (done, result) = oneshot::channel();
     let mut stamp = causeway_progress::Stamp::default();
-    causeway_progress::job_sent(&mut stamp);
+    causeway_progress::before_send(&mut stamp);
     hand_over(Box::new(move || {
-        causeway_progress::job_received(stamp);
+        causeway_progress::after_receive(stamp, Duration::ZERO);
         // A job that nobody waits for any more is not begun, and a result that nobody waits for is dropped.
         if !done.is_canceled() {
             let _ = done.send(job());

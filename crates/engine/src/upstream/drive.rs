@@ -338,7 +338,7 @@ impl<T: Transport> Connection<T> {
         }
         while !out.is_empty() {
             let _span = stage::WRITE.enter();
-            causeway_progress::before_write(&mut self.stamp);
+            causeway_progress::written(&mut self.stamp);
             let mut slices = [IoSlice::new(b""); SLICES_MAX];
             let used = out.slices(&mut slices);
             match self.transport.poll_write(task, &slices[..used]) {
@@ -389,7 +389,7 @@ impl<T: Transport> Connection<T> {
         };
         match read {
             Poll::Ready(Ok(len)) if len > 0 => {
-                causeway_progress::arrived(&mut self.stamp);
+                causeway_progress::arrived(&mut self.stamp, 0);
                 self.input.filled(len);
                 ControlFlow::Continue(true)
             }

@@ -1,0 +1,27 @@
+//! A causal profiler: what, if it were faster, would make the whole program faster, and by how much?
+//!
+//! A program says by [`causeway_progress`] what its progress is and who waits for whom. From that the profiler answers, for functions, lines,
+//! inlined frames, call paths and named spans, what the program would gain if each of them took less time; with an interval, and with a
+//! reason wherever it has no answer.
+//!
+//! It has two ways, and says where they disagree:
+//! - **screening** (mode A): short windows are recorded, and replayed with every target made faster. Nothing is slowed.
+//! - **confirming** (mode B): in other windows, whenever the target runs, everything else is paused, so that the target is faster by
+//!   comparison (Curtsinger & Berger, "Coz", SOSP 2015). One target at a time, within a budget of lost time.
+//!
+//! The rooms, in the order in which a profile passes them:
+//! - `clock`: nanoseconds, cheaply.
+//! - `kinds`: kinds of work: which thread, in which spans, behind which meeting with other threads.
+//! - `policy`: what happens at each hook; `trace`: what a window recorded.
+//! - `sample`, `symbols`, `target`: where the time goes, by name; which part of each kind of work is a target's.
+//! - `replay`: mode A: a recorded window, once more, with something faster.
+//! - `ledger`: mode B: who owes which pause, and when it is paid.
+//! - `experiment`, `load`, `statistics`, `estimate`: which windows come when, what drives the load, and what follows from them all.
+//! - `profiler`: the run of it all; `report`: what comes out.
+
+pub mod clock;
+pub mod kinds;
+pub mod policy;
+pub mod report;
+pub mod target;
+pub mod trace;

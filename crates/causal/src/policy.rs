@@ -1,0 +1,306 @@
+//! What happens at each hook: the thread's kind of work is kept, and what it does is written down while a window is open.
+//!
+//! A window's number says by which rule it runs: its lowest bits are the [`Rule`], the next one is the half of the logs that is written.
+//! So one load tells a hook everything, and what belongs to another window is known by its number.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use causeway_progress::{Account, Lock, Point, Policy, Sharing, Span, Stamp};
+
+use crate::trace::{Event, Thread, Trace, decode};
+use crate::{clock, kinds};
+
+/// What a window is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// None is open: kinds of work are kept, for the sampler.
+    Rest,
+    /// Everything is written down (mode A).
+    Record,
+    /// Pauses are made (mode B).
+    Pause,
+}
+
+/// Bits of a window's number that are not its count: two for the rule.
+const COUNT_SHIFT: u32 = 2;
+/// Stamps have room for this many bits of a window's number.
+const WINDOW_MASK: u32 = (1 << 24) - 1;
+/// Bits of a message's number that count within its thread.
+const SERIAL_BITS: u32 = 28;
+
+/// The policy that the profiler installs: one in a process.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    /// The number of the window that is open, with its rule; 0 before the first.
+    window: AtomicU32,
+    count: AtomicU32,
+    /// When the window began, by [`clock::now`].
+    began: AtomicU64,
+    /// What to take from the kernel's times.
+    unix_offset: AtomicU64,
+}
+
+impl Recorder {
+    /// Without an open window.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            window: AtomicU32::new(0),
+            count: AtomicU32::new(0),
+            began: AtomicU64::new(0),
+            unix_offset: AtomicU64::new(0),
+        }
+    }
+
+    /// Opens a window; the half of the logs that it writes is emptied first. The one before it must have been read.
+    pub fn open(&self, rule: Rule) {
+        let count = self.count.fetch_add(1, Relaxed) + 1;
+        for account in causeway_progress::accounts() {
+            account.log().clear(count);
+        }
+        self.unix_offset.store(clock::unix_offset(), Relaxed);
+        self.began.store(clock::now(), Relaxed);
+        self.window.store((count << COUNT_SHIFT | rule as u32) & WINDOW_MASK, Relaxed);
+    }
+
+    /// Ends the window.
+    pub fn close(&self) {
+        self.window.store(Rule::Rest as u32, Relaxed);
+    }
+
+    /// What was recorded in the window that ended last; `running` says which part of its time a thread had a processor.
+    pub fn take(&self, running: impl Fn(&Account) -> f64) -> Trace {
+        let (half, began, mut ended) = (self.count.load(Relaxed), self.began.load(Relaxed), clock::now());
+        let mut threads = Vec::new();
+        for account in causeway_progress::accounts() {
+            let log = account.log();
+            let mut events = decode(log.read(half));
+            if events.is_empty() {
+                continue;
+            }
+            if log.is_full(half) {
+                // What a full log would have said about the rest of the window is missing: it ends here for everybody.
+                ended = ended.min(events.last().map_or(ended, |&(at, _)| at));
+            }
+            let kind = match events.first() {
+                Some(&(_, Event::Kind(kind))) => kind,
+                _ => kinds::of_thread(account),
+            };
+            events.retain(|&(at, _)| at >= began);
+            let (number, is_worker) = (account.number(), account.is_worker());
+            threads.push(Thread { number, is_worker, running: running(account), kind, events });
+        }
+        for thread in &mut threads {
+            thread.events.retain(|&(at, _)| at <= ended);
+        }
+        Trace { span: began..ended, threads }
+    }
+
+    fn window(&self) -> (u32, Rule) {
+        let window = self.window.load(Relaxed);
+        let rule = match window & ((1 << COUNT_SHIFT) - 1) {
+            1 => Rule::Record,
+            2 => Rule::Pause,
+            _ => Rule::Rest,
+        };
+        (window, rule)
+    }
+
+    fn write(&self, account: &Account, window: u32, now: u64, event: Event) {
+        let half = window >> COUNT_SHIFT;
+        let (entry, more) = event.encode(now);
+        if account.log().push(half, entry)
+            && let Some(more) = more
+        {
+            account.log().push(half, more);
+        }
+    }
+
+    fn record(&self, account: &Account, event: impl FnOnce(u32, u64) -> Event) {
+        if let (window, Rule::Record) = self.window() {
+            let now = clock::now();
+            if account.window.load(Relaxed) != window {
+                // The first of this window: what the thread was at comes before it.
+                account.window.store(window, Relaxed);
+                account.stamps.store(0, Relaxed);
+                self.write(account, window, now, Event::Kind(kind(account)));
+            }
+            self.write(account, window, now, event(window, now));
+        }
+    }
+
+    fn set_kind(&self, account: &Account, kind: u32) {
+        self.record(account, |_, _| Event::Kind(kind));
+        account.kind.store(kind, Relaxed);
+    }
+
+    /// The time of a message of the world's by our clock.
+    fn ours(&self, unix: u64, now: u64) -> u64 {
+        match unix {
+            0 => now,
+            unix => unix.saturating_sub(self.unix_offset.load(Relaxed)).min(now),
+        }
+    }
+}
+
+/// A number for what the thread sends, unique in the window.
+fn fresh(account: &Account) -> u64 {
+    let serial = account.stamps.load(Relaxed) + 1;
+    account.stamps.store(serial, Relaxed);
+    u64::from(account.number() & 0xfff) << SERIAL_BITS | serial & ((1 << SERIAL_BITS) - 1)
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The kind of work, known or not yet.
+fn kind(account: &Account) -> u32 {
+    match account.kind.load(Relaxed) {
+        0 => {
+            let kind = kinds::of_thread(account);
+            account.kind.store(kind, Relaxed);
+            kind
+        }
+        kind => kind,
+    }
+}
+
+/// A number that lasts as long as the window, for what is written to again and again.
+fn lasting(stamp: &mut Stamp, account: &Account, window: u32) -> u64 {
+    stamp.value(window).unwrap_or_else(|| {
+        let number = fresh(account);
+        *stamp = Stamp::new(window, number);
+        number
+    })
+}
+
+fn lock_number(lock: &Lock, account: &Account, window: u32) -> u64 {
+    let was = lock.stamp();
+    was.value(window).unwrap_or_else(|| {
+        let mine = Stamp::new(window, fresh(account));
+        lock.replace(was, mine).value(window).unwrap_or_default()
+    })
+}
+
+impl Policy for Recorder {
+    fn thread_began(&self, account: &'static Account) {
+        account.kind.store(kinds::of_thread(account), Relaxed);
+    }
+
+    fn thread_ended(&self, _account: &'static Account) {}
+
+    fn entered(&self, account: &'static Account, span: Span) -> u32 {
+        let before = kind(account);
+        self.set_kind(account, kinds::inside(before, span));
+        before
+    }
+
+    fn left(&self, account: &'static Account, before: u32) {
+        self.set_kind(account, before);
+    }
+
+    fn at(&self, account: &'static Account, site: Span) {
+        self.set_kind(account, kinds::behind(kind(account), site));
+    }
+
+    fn before_send(&self, account: &'static Account, stamp: &mut Stamp) {
+        self.record(account, |window, _| {
+            let message = fresh(account);
+            *stamp = Stamp::new(window, message);
+            Event::Sent { message }
+        });
+    }
+
+    fn after_receive(&self, account: &'static Account, stamp: Stamp, blocked: Duration) {
+        self.record(account, |window, _| Event::Took {
+            message: stamp.value(window).unwrap_or(0),
+            blocked: nanoseconds(blocked),
+        });
+    }
+
+    fn before_block(&self, account: &'static Account) {
+        self.record(account, |_, _| Event::BlockBegan);
+    }
+
+    fn after_block(&self, account: &'static Account) {
+        self.record(account, |_, _| Event::BlockEnded);
+    }
+
+    fn lock_acquired(&self, account: &'static Account, lock: &Lock, sharing: Sharing, blocked: Duration) {
+        self.record(account, |window, _| Event::Locked {
+            lock: lock_number(lock, account, window),
+            sharing,
+            blocked: nanoseconds(blocked),
+        });
+    }
+
+    fn before_unlock(&self, account: &'static Account, lock: &Lock, sharing: Sharing, _contended: bool) {
+        self.record(account, |window, _| Event::Unlocked { lock: lock_number(lock, account, window), sharing });
+    }
+
+    fn written(&self, account: &'static Account, connection: &mut Stamp) {
+        self.record(account, |window, _| Event::Written { connection: lasting(connection, account, window) });
+    }
+
+    fn hold(&self, _account: &'static Account, _connection: Stamp, _arrived: u64) -> Option<Duration> {
+        None
+    }
+
+    fn arrived(&self, account: &'static Account, connection: &mut Stamp, arrived: u64) {
+        self.record(account, |window, now| Event::Arrived {
+            connection: lasting(connection, account, window),
+            at: self.ours(arrived, now),
+        });
+    }
+
+    fn called(&self, account: &'static Account, call: &mut Stamp, whom: Span) {
+        self.record(account, |window, _| {
+            let number = fresh(account);
+            *call = Stamp::new(window, number);
+            Event::Called { call: number, whom: whom.id() }
+        });
+    }
+
+    fn answered(&self, account: &'static Account, call: Stamp, arrived: u64) {
+        self.record(account, |window, now| Event::Answered {
+            call: call.value(window).unwrap_or(0),
+            at: self.ours(arrived, now),
+        });
+    }
+
+    fn sleep_began(&self, account: &'static Account, timer: &mut Stamp) {
+        self.record(account, |window, _| {
+            let number = fresh(account);
+            *timer = Stamp::new(window, number);
+            Event::SleepBegan { timer: number }
+        });
+    }
+
+    fn sleep_ended(&self, account: &'static Account, timer: Stamp, blocked: Duration) {
+        self.record(account, |window, _| Event::SleepEnded {
+            timer: timer.value(window).unwrap_or(0),
+            blocked: nanoseconds(blocked),
+        });
+    }
+
+    fn hit(&self, account: &'static Account, point: Point) {
+        self.record(account, |_, _| Event::Hit { point: point.id() });
+    }
+
+    fn visit_began(&self, account: &'static Account, visit: &mut Stamp) {
+        self.record(account, |window, _| {
+            let number = fresh(account);
+            *visit = Stamp::new(window, number);
+            Event::VisitBegan { visit: number }
+        });
+    }
+
+    fn visit_ended(&self, account: &'static Account, visit: Stamp, point: Point) {
+        self.record(account, |window, _| Event::VisitEnded {
+            visit: visit.value(window).unwrap_or(0),
+            point: point.id(),
+        });
+    }
+}

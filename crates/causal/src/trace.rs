@@ -1,0 +1,198 @@
+//! What a window recorded: for each thread, what it did and when, in the terms in which it can be replayed.
+//!
+//! An [`Event`] is one or two [`Entry`]s of the thread's log: the time with a tag and a number, then what else there is to say.
+
+use causeway_progress::{Entry, Sharing};
+
+/// One thing that a thread did. Numbers of messages, connections, calls, timers, locks and visits are unique in their window; 0 stands
+/// for one from before it. Times are nanoseconds of [`crate::clock`], durations nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "numbers and durations, as said above")]
+pub enum Event {
+    /// From now on it does work of that kind.
+    Kind(u32),
+    /// It sent a message to a thread of the program.
+    Sent { message: u64 },
+    /// It took one, for which it had been blocked so long until now.
+    Took { message: u64, blocked: u64 },
+    /// It waits for it does not say what; an event loop: for its next event.
+    BlockBegan,
+    /// It waits no more.
+    BlockEnded,
+    /// It took a lock, for which it had been blocked so long until now.
+    Locked { lock: u64, sharing: Sharing, blocked: u64 },
+    /// It gives the lock up.
+    Unlocked { lock: u64, sharing: Sharing },
+    /// It hands octets to the outside on a connection.
+    Written { connection: u64 },
+    /// It works on what came on a connection at `at`; when that is not known it is the time of the event.
+    Arrived { connection: u64, at: u64 },
+    /// It asked somebody outside; the time until the answer is the span's.
+    Called { call: u64, whom: u32 },
+    /// It works on the answer that came at `at`.
+    Answered { call: u64, at: u64 },
+    /// It, or a task on it, begins to sleep.
+    SleepBegan { timer: u64 },
+    /// The sleep is over, through which the thread itself was blocked so long.
+    SleepEnded { timer: u64, blocked: u64 },
+    /// One unit of progress.
+    Hit { point: u32 },
+    /// A unit began with what the thread works on.
+    VisitBegan { visit: u64 },
+    /// It is done.
+    VisitEnded { visit: u64, point: u32 },
+}
+
+/// One window.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// When it began and ended.
+    pub span: std::ops::Range<u64>,
+    /// Threads that did anything.
+    pub threads: Vec<Thread>,
+}
+
+/// What one thread did in a window.
+#[derive(Clone, Debug, Default)]
+pub struct Thread {
+    /// The account's number.
+    pub number: u32,
+    /// Whether it is an event loop: it works on what arrived first. Else it does one thing after the other.
+    pub is_worker: bool,
+    /// Which part of the time that it was not blocked it really had a processor; 1 when that is not known.
+    pub running: f64,
+    /// What kind of work it was at when the window began.
+    pub kind: u32,
+    /// What it did, by time.
+    pub events: Vec<(u64, Event)>,
+}
+
+const TAG_SHIFT: u32 = 56;
+const NUMBER_MASK: u64 = (1 << TAG_SHIFT) - 1;
+
+mod tag {
+    pub(super) const KIND: u64 = 1;
+    pub(super) const SENT: u64 = 2;
+    pub(super) const TOOK: u64 = 3;
+    pub(super) const BLOCK_BEGAN: u64 = 4;
+    pub(super) const BLOCK_ENDED: u64 = 5;
+    pub(super) const LOCKED: u64 = 6;
+    pub(super) const LOCKED_SHARED: u64 = 7;
+    pub(super) const UNLOCKED: u64 = 8;
+    pub(super) const UNLOCKED_SHARED: u64 = 9;
+    pub(super) const WRITTEN: u64 = 10;
+    pub(super) const ARRIVED: u64 = 11;
+    pub(super) const CALLED: u64 = 12;
+    pub(super) const ANSWERED: u64 = 13;
+    pub(super) const SLEEP_BEGAN: u64 = 14;
+    pub(super) const SLEEP_ENDED: u64 = 15;
+    pub(super) const HIT: u64 = 16;
+    pub(super) const VISIT_BEGAN: u64 = 17;
+    pub(super) const VISIT_ENDED: u64 = 18;
+    /// What else there is to say about the entry before.
+    pub(super) const MORE: u64 = 255;
+}
+
+impl Event {
+    /// As entries of a log; the second one only where there is more to say.
+    #[inline]
+    #[must_use]
+    pub fn encode(self, now: u64) -> (Entry, Option<Entry>) {
+        let (tag, number, more) = match self {
+            Self::Kind(kind) => (tag::KIND, u64::from(kind), None),
+            Self::Sent { message } => (tag::SENT, message, None),
+            Self::Took { message, blocked } => (tag::TOOK, message, (blocked > 0).then_some(blocked)),
+            Self::BlockBegan => (tag::BLOCK_BEGAN, 0, None),
+            Self::BlockEnded => (tag::BLOCK_ENDED, 0, None),
+            Self::Locked { lock, sharing, blocked } => {
+                let tag = if sharing == Sharing::Shared { tag::LOCKED_SHARED } else { tag::LOCKED };
+                (tag, lock, (blocked > 0).then_some(blocked))
+            }
+            Self::Unlocked { lock, sharing } => {
+                (if sharing == Sharing::Shared { tag::UNLOCKED_SHARED } else { tag::UNLOCKED }, lock, None)
+            }
+            Self::Written { connection } => (tag::WRITTEN, connection, None),
+            Self::Arrived { connection, at } => (tag::ARRIVED, connection, (at != now).then_some(at)),
+            Self::Called { call, whom } => (tag::CALLED, call, Some(u64::from(whom))),
+            Self::Answered { call, at } => (tag::ANSWERED, call, (at != now).then_some(at)),
+            Self::SleepBegan { timer } => (tag::SLEEP_BEGAN, timer, None),
+            Self::SleepEnded { timer, blocked } => (tag::SLEEP_ENDED, timer, (blocked > 0).then_some(blocked)),
+            Self::Hit { point } => (tag::HIT, u64::from(point), None),
+            Self::VisitBegan { visit } => (tag::VISIT_BEGAN, visit, None),
+            Self::VisitEnded { visit, point } => (tag::VISIT_ENDED, visit, Some(u64::from(point))),
+        };
+        (Entry(now, tag << TAG_SHIFT | number & NUMBER_MASK), more.map(|more| Entry(more, tag::MORE << TAG_SHIFT)))
+    }
+}
+
+/// The events that a log holds. What a log cut short ends before its last event.
+pub fn decode(entries: impl Iterator<Item = Entry>) -> Vec<(u64, Event)> {
+    let mut entries = entries.peekable();
+    let mut events = Vec::with_capacity(entries.size_hint().0);
+    while let Some(Entry(now, word)) = entries.next() {
+        let more = entries.next_if(|next| next.1 >> TAG_SHIFT == tag::MORE).map(|next| next.0);
+        let (number, more_or_now) = (word & NUMBER_MASK, more.unwrap_or(now));
+        let more = more.unwrap_or(0);
+        let event = match word >> TAG_SHIFT {
+            tag::KIND => Event::Kind(number as u32),
+            tag::SENT => Event::Sent { message: number },
+            tag::TOOK => Event::Took { message: number, blocked: more },
+            tag::BLOCK_BEGAN => Event::BlockBegan,
+            tag::BLOCK_ENDED => Event::BlockEnded,
+            tag::LOCKED => Event::Locked { lock: number, sharing: Sharing::Exclusive, blocked: more },
+            tag::LOCKED_SHARED => Event::Locked { lock: number, sharing: Sharing::Shared, blocked: more },
+            tag::UNLOCKED => Event::Unlocked { lock: number, sharing: Sharing::Exclusive },
+            tag::UNLOCKED_SHARED => Event::Unlocked { lock: number, sharing: Sharing::Shared },
+            tag::WRITTEN => Event::Written { connection: number },
+            tag::ARRIVED => Event::Arrived { connection: number, at: more_or_now },
+            tag::CALLED => Event::Called { call: number, whom: more as u32 },
+            tag::ANSWERED => Event::Answered { call: number, at: more_or_now },
+            tag::SLEEP_BEGAN => Event::SleepBegan { timer: number },
+            tag::SLEEP_ENDED => Event::SleepEnded { timer: number, blocked: more },
+            tag::HIT => Event::Hit { point: number as u32 },
+            tag::VISIT_BEGAN => Event::VisitBegan { visit: number },
+            tag::VISIT_ENDED => Event::VisitEnded { visit: number, point: more as u32 },
+            _ => continue,
+        };
+        events.push((now, event));
+    }
+    events
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_down_is_what_is_read() {
+        let events = [
+            Event::Kind(7),
+            Event::Sent { message: 1 << 39 },
+            Event::Took { message: 3, blocked: 0 },
+            Event::Took { message: 3, blocked: 9 },
+            Event::BlockBegan,
+            Event::BlockEnded,
+            Event::Locked { lock: 4, sharing: Sharing::Exclusive, blocked: 5 },
+            Event::Locked { lock: 4, sharing: Sharing::Shared, blocked: 0 },
+            Event::Unlocked { lock: 4, sharing: Sharing::Shared },
+            Event::Unlocked { lock: 4, sharing: Sharing::Exclusive },
+            Event::Written { connection: 5 },
+            Event::Arrived { connection: 5, at: 77 },
+            Event::Called { call: 6, whom: 8 },
+            Event::Answered { call: 6, at: 1 },
+            Event::SleepBegan { timer: 2 },
+            Event::SleepEnded { timer: 2, blocked: 11 },
+            Event::Hit { point: 1 },
+            Event::VisitBegan { visit: 12 },
+            Event::VisitEnded { visit: 12, point: 0 },
+        ];
+        let mut entries = Vec::new();
+        for (at, event) in (100..).zip(events) {
+            let (entry, more) = event.encode(at);
+            entries.push(entry);
+            entries.extend(more);
+        }
+        let want: Vec<_> = (100..).zip(events).collect();
+        assert_eq!(decode(entries.into_iter()), want);
+    }
+}

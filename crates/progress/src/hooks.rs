@@ -1,0 +1,177 @@
+//! The policy, and the functions by which a program reaches it.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::account::{self, Account};
+use crate::point::Point;
+use crate::span::Span;
+use crate::stamp::{Lock, Sharing, Stamp};
+
+static POLICY: OnceLock<&'static dyn Policy> = OnceLock::new();
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+
+/// What a profiler does at each hook. Every method is called on the thread that `account` is of, and only while the policy is
+/// active, except for the thread's begin and end. None may block longer than the delay that it means to add.
+pub trait Policy: Sync {
+    /// The thread has an account from now on.
+    fn thread_began(&self, account: &'static Account);
+    /// The thread ends.
+    fn thread_ended(&self, account: &'static Account);
+    /// A span began; what the thread's kind of work was before.
+    fn entered(&self, account: &'static Account, span: Span) -> u32;
+    /// A span ended; back to the kind of work that [`entered`](Self::entered) answered.
+    fn left(&self, account: &'static Account, before: u32);
+    /// The thread passed a place where threads meet; what it does until the next one is a kind of work of its own.
+    fn at(&self, account: &'static Account, site: Span);
+    /// A message to another thread of the program is about to be sent, and carries the stamp.
+    fn before_send(&self, account: &'static Account, stamp: &mut Stamp);
+    /// The message was received, after the thread was blocked for it so long.
+    fn after_receive(&self, account: &'static Account, stamp: Stamp, blocked: Duration);
+    /// The thread is about to wait for it does not know what.
+    fn before_block(&self, account: &'static Account);
+    /// The thread is back from waiting.
+    fn after_block(&self, account: &'static Account);
+    /// The thread took the lock, after it was blocked for it so long.
+    fn lock_acquired(&self, account: &'static Account, lock: &Lock, sharing: Sharing, blocked: Duration);
+    /// The thread is about to give up the lock; whether others wait for it.
+    fn before_unlock(&self, account: &'static Account, lock: &Lock, sharing: Sharing, contended: bool);
+    /// Octets are about to leave on a connection, for a world that answers when it likes.
+    fn written(&self, account: &'static Account, connection: &mut Stamp);
+    /// How long what came on the connection at `arrived` must wait until the thread may look at it.
+    fn hold(&self, account: &'static Account, connection: Stamp, arrived: u64) -> Option<Duration>;
+    /// What came on a connection at `arrived` is worked on from now.
+    fn arrived(&self, account: &'static Account, connection: &mut Stamp, arrived: u64);
+    /// Somebody outside was asked; what passes until the answer comes is `whom`'s.
+    fn called(&self, account: &'static Account, call: &mut Stamp, whom: Span);
+    /// The answer came at `arrived` and is worked on from now.
+    fn answered(&self, account: &'static Account, call: Stamp, arrived: u64);
+    /// The thread, or a task on it, asked to be woken after a time.
+    fn sleep_began(&self, account: &'static Account, timer: &mut Stamp);
+    /// The time is over; what follows is because of it. The thread slept for it so long itself, if it did.
+    fn sleep_ended(&self, account: &'static Account, timer: Stamp, blocked: Duration);
+    /// One unit of progress.
+    fn hit(&self, account: &'static Account, point: Point);
+    /// A unit of progress began with the message that the thread works on.
+    fn visit_began(&self, account: &'static Account, visit: &mut Stamp);
+    /// The unit is done.
+    fn visit_ended(&self, account: &'static Account, visit: Stamp, point: Point);
+}
+
+/// Puts the policy in place for the life of the process; it is off until [`activate`]d.
+///
+/// # Errors
+/// The policy itself, when one is in place already.
+pub fn install(policy: &'static dyn Policy) -> Result<(), &'static dyn Policy> {
+    POLICY.set(policy)
+}
+
+/// Switches the policy on or off. Does nothing while none is installed.
+pub fn activate(on: bool) {
+    ACTIVE.store(on && POLICY.get().is_some(), Ordering::SeqCst);
+}
+
+/// Whether a profile runs. One load.
+#[inline]
+pub fn is_active() -> bool {
+    // Relaxed: a hook that is missed at the edges is no harm.
+    ACTIVE.load(Ordering::Relaxed)
+}
+
+/// Registers this thread as one that runs an event loop: it works on what arrived first. Independent of any policy.
+pub fn worker_began() {
+    if let Some(account) = account::enrol() {
+        account.set_worker(true);
+    }
+}
+
+pub(crate) fn thread_began(account: &'static Account) {
+    if let Some(policy) = POLICY.get() {
+        policy.thread_began(account);
+    }
+}
+
+pub(crate) fn thread_ended(account: &'static Account) {
+    if let Some(policy) = POLICY.get() {
+        policy.thread_ended(account);
+    }
+}
+
+/// Out of line, so that a hook which is off is one load and one branch.
+#[cold]
+#[inline(never)]
+fn ask<T>(hook: impl FnOnce(&'static dyn Policy, &'static Account) -> T) -> Option<T> {
+    Some(hook(*POLICY.get()?, account::enrol()?))
+}
+
+pub(crate) fn entered(span: Span) -> Option<u32> {
+    ask(|policy, account| policy.entered(account, span))
+}
+
+pub(crate) fn left(before: u32) {
+    ask(|policy, account| policy.left(account, before));
+}
+
+pub(crate) fn hit(point: Point) {
+    ask(|policy, account| policy.hit(account, point));
+}
+
+pub(crate) fn visit_began(visit: &mut Stamp) {
+    ask(|policy, account| policy.visit_began(account, visit));
+}
+
+pub(crate) fn visit_ended(visit: Stamp, point: Point) {
+    ask(|policy, account| policy.visit_ended(account, visit, point));
+}
+
+/// See [`Policy::hold`]; `None` while no profile runs.
+#[inline]
+pub fn hold(connection: Stamp, arrived: u64) -> Option<Duration> {
+    if !is_active() {
+        return None;
+    }
+    ask(|policy, account| policy.hold(account, connection, arrived)).flatten()
+}
+
+macro_rules! hooks {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $kind:ty),*);)*) => {$(
+        $(#[$doc])*
+        #[inline]
+        pub fn $name($($arg: $kind),*) {
+            if is_active() {
+                ask(|policy, account| policy.$name(account, $($arg),*));
+            }
+        }
+    )*};
+}
+
+hooks! {
+    /// See [`Policy::at`].
+    at(site: Span);
+    /// Before a message is handed to another thread: pays what the thread owes, and stamps the message.
+    before_send(stamp: &mut Stamp);
+    /// After a message was taken that [`before_send`] stamped. `blocked` is how long the thread stood still for it; zero when it was there.
+    after_receive(stamp: Stamp, blocked: Duration);
+    /// Before the thread waits for it does not know what: an event loop for its next event.
+    before_block();
+    /// After [`before_block`].
+    after_block();
+    /// After a lock was taken, for which the thread stood still so long.
+    lock_acquired(lock: &Lock, sharing: Sharing, blocked: Duration);
+    /// Before a lock is given up; `contended` when others wait for it.
+    before_unlock(lock: &Lock, sharing: Sharing, contended: bool);
+    /// Before octets are handed to the kernel on a connection.
+    written(connection: &mut Stamp);
+    /// When octets that came on a connection are worked on. `arrived` is when the kernel had them, nanoseconds since the Unix
+    /// epoch; 0 when that is not known.
+    arrived(connection: &mut Stamp, arrived: u64);
+    /// When somebody outside is asked, an upstream: what passes until [`answered`] is the span's.
+    called(call: &mut Stamp, whom: Span);
+    /// When an answer of somebody outside is worked on; `arrived` as in [`arrived`](fn@arrived).
+    answered(call: Stamp, arrived: u64);
+    /// When a task asks to be woken after a time, or a thread is about to sleep.
+    sleep_began(timer: &mut Stamp);
+    /// When the time is over.
+    sleep_ended(timer: Stamp, blocked: Duration);
+}
