@@ -14,6 +14,7 @@
 //! - `kinds`: kinds of work: which thread, in which spans, behind which meeting with other threads.
 //! - `policy`: what happens at each hook; `trace`: what a window recorded.
 //! - `sample`, `symbols`, `target`: where the time goes, by name; which part of each kind of work is a target's.
+//! - `outcome`: what a window came to.
 //! - `replay`: mode A: a recorded window, once more, with something faster.
 //! - `ledger`: mode B: who owes which pause, and when it is paid.
 //! - `experiment`, `load`, `statistics`, `estimate`: which windows come when, what drives the load, and what follows from them all.
@@ -21,6 +22,7 @@
 
 pub mod clock;
 pub mod kinds;
+pub mod outcome;
 pub mod policy;
 pub mod report;
 pub mod target;
