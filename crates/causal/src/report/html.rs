@@ -91,7 +91,7 @@ stroke=\"currentColor\" stroke-width=\"1.6\"/><path d=\"M10 3a7 7 0 0 1 0 14z\" 
 
 const HEADS: &str = "<thead><tr><th data-sort=\"name\"><button type=\"button\">Target</button></th><th class=\"n\" \
 data-sort=\"gain20\"><button type=\"button\">20 % faster</button></th><th class=\"n\" data-sort=\"gain50\"><button type=\"button\">50 % \
-faster</button></th><th class=\"bars\"><span>causal, ordinary</span></th><th class=\"n\" data-sort=\"share\"><button \
+faster</button></th><th class=\"bars\"><span><i></i><b>causal</b><i></i>ordinary</span></th><th class=\"n\" data-sort=\"share\"><button \
 type=\"button\">Ordinary share</button></th><th class=\"n\" data-sort=\"samples\"><button type=\"button\">Samples</button></th><th \
 class=\"n\" data-sort=\"mode\"><button type=\"button\">Found by</button></th></tr></thead>";
 
@@ -140,6 +140,8 @@ impl Page {
 
     /// A sentence whose names stand in backticks.
     fn sentence(&mut self, text: &str) {
+        // What belongs together stays on one line.
+        let text = text.replace(" %", "\u{a0}%").replace("± ", "±\u{a0}");
         for (at, part) in text.split('`').enumerate() {
             let is_name = at % 2 == 1;
             self.put(if is_name { "<code>" } else { "" });
@@ -243,7 +245,7 @@ mod tests {
         let row = "<code>tls write</code><span class=\"kind\">span</span></td><td class=\"n\" data-head=\"20 % faster\">+6.4 ± 0.8 \
                    %</td><td class=\"n\" data-head=\"50 % faster\">+16 ± 0.8 %</td>";
         assert!(page.contains(row), "{page}");
-        assert!(page.contains("<h1 id=\"headline\">Making <code>tls write</code> 20 % faster would let"));
+        assert!(page.contains("<h1 id=\"headline\">Making <code>tls write</code> 20\u{a0}% faster would let"));
     }
 
     #[test]

@@ -33,7 +33,7 @@ const causal = (() => {
     const text = (part * 100).toFixed(places);
     return (/^-[0.]*$/.test(text) ? text.slice(1) : text).replace('-', '−');
   }
-  const percent = part => digits(part, places(part)) + ' %';
+  const percent = part => digits(part, places(part)) + '\u00a0%';
   const signed = part => (part >= 0.0005 ? '+' : '') + percent(part);
   const half = point => '± ' + digits((point.high - point.low) / 2, Math.max(places(point.gain), 1));
   function count(number) {
@@ -50,7 +50,7 @@ const causal = (() => {
   const seconds = number => (number < 10 ? number.toFixed(1) : number.toFixed(0)) + ' s';
 
   // A sentence with its names, which stand in backticks, as code.
-  const sentence = text => text.split('`').map((part, at) => (at % 2 ? html('code', {}, part) : part));
+  const sentence = text => text.replace(/ %/g, '\u00a0%').replace(/± /g, '±\u00a0').split('`').map((part, at) => (at % 2 ? html('code', {}, part) : part));
 
   const at = (curve, speedup) => curve.find(point => Math.abs(point.speedup - speedup) < 1e-6);
   const top = curve => curve[curve.length - 1];
@@ -85,7 +85,7 @@ const causal = (() => {
     fill(place('headline'), ...sentence(words[0]));
     fill(place('words'), ...words.slice(1).map(text => html('li', {}, ...sentence(text))));
     const parts = [html('b', {}, report.program || 'Causal profile')];
-    if (report.began) parts.push(' · ' + new Date(report.began * 1000).toLocaleString());
+    if (report.began) parts.push(' · ' + new Date(report.began * 1000).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' }));
     if (report.seconds) parts.push(' · ' + seconds(report.seconds));
     fill(place('about'), ...parts);
   }
