@@ -24,6 +24,7 @@ pub mod clock;
 pub mod kinds;
 pub mod outcome;
 pub mod policy;
+pub mod replay;
 pub mod report;
 pub mod target;
 pub mod trace;
