@@ -13,12 +13,15 @@
 //! Everything here is a rule that is given the account and the time, and answers how long to sleep or to wait: the policy sleeps, and
 //! a simulation lets its clock run. Cells of an account are written by its own thread only.
 
+mod units;
+
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use causeway_progress::{Account, Sharing, Stamp};
 
 use crate::kinds::KINDS_MAX;
 use crate::target::Weights;
+pub use units::{Unit, outcome};
 
 /// Debts below this wait until there are more: a sleep lasts 40 to 90 µs longer than it should, whatever its length.
 pub const QUANTUM: u64 = 200_000;
@@ -26,6 +29,8 @@ pub const QUANTUM: u64 = 200_000;
 pub const URGENT: u64 = 20_000;
 /// A message that would have to wait longer than this is let through, and counted.
 pub const HOLD_MAX: u64 = 5_000_000;
+/// A message that would have to wait for less than this is let through; what it worked ahead is owed by whoever takes it.
+pub const HOLD_MIN: u64 = 30_000;
 /// For how long after its begin a window knows the stamps that were made in it, nanoseconds.
 pub const WINDOW_MAX: u64 = UNIT << SENT_BITS;
 /// The part of wall time by which the load probe pauses everything.
@@ -219,6 +224,9 @@ impl Ledger {
         if account.blocked_since.load(Relaxed) != 0 {
             return;
         }
+        if account.stamps.load(Relaxed) == JOINED {
+            account.stamps.store(WORKING, Relaxed);
+        }
         let ran = now.saturating_sub(account.mark.load(Relaxed));
         account.mark.store(now.max(account.mark.load(Relaxed)), Relaxed);
         let kind = account.kind.load(Relaxed) as usize;
@@ -363,7 +371,7 @@ impl Ledger {
         self.was_blocked(account, blocked);
         let delay = Self::delay(account);
         self.set_delay(account, delay.max(self.total(now)).min(delay + blocked), now);
-        account.stamps.store(WOKEN, Relaxed);
+        account.stamps.store(since.max(WORKING + 1), Relaxed);
         account.cause.store(0, Relaxed);
     }
 
@@ -389,12 +397,12 @@ impl Ledger {
         let (waited, delay) = (now.saturating_sub(arrived), self.due_delay(window, stamp, arrived));
         // Due at arrived − delay of virtual time, which is now − G.
         let early = total.saturating_sub(delay).saturating_sub(waited);
-        if early == 0 {
-            return None;
-        }
         // G goes on growing meanwhile.
         let growth = total as f64 / self.since(now).max(1) as f64;
         let wait = (early as f64 / (1.0 - growth).max(0.25)) as u64;
+        if wait < HOLD_MIN {
+            return None;
+        }
         if wait > HOLD_MAX {
             self.dropped.fetch_add(1, Relaxed);
             return None;
@@ -421,7 +429,11 @@ impl Ledger {
 
     /// The thread's work is because of what came at `arrived` with that delay.
     fn caused(&self, account: &Account, delay: u64, arrived: u64, now: u64) {
-        let latest = delay + now.saturating_sub(arrived);
+        // A loop that waited when it came was up a little later: that is the program's own time, and no pause. What was held had been
+        // looked at before the loop waited.
+        let waited_since = account.stamps.load(Relaxed);
+        let is_woken = waited_since > WORKING && arrived >= waited_since;
+        let latest = delay + if is_woken { 0 } else { now.saturating_sub(arrived) };
         if latest < Self::delay(account) {
             self.set_delay(account, latest, now);
         }
@@ -449,7 +461,7 @@ impl Ledger {
     /// A sleep is over, through which the thread itself was blocked so long. The clock that woke it is the world's and was not
     /// paused: what was paused meanwhile is still to be slept.
     pub fn woke(&self, account: &Account, window: u32, timer: Stamp, blocked: u64, now: u64) {
-        let woken = account.stamps.load(Relaxed) == WOKEN;
+        let woken = account.stamps.load(Relaxed) > WORKING;
         self.unblocked(account, blocked, now);
         let set = Self::reading(timer, window).map_or(0, |reading| reading.delay);
         // A loop that was woken by the timer waited for it; one that was busy came to it some time after it was due.
@@ -470,11 +482,10 @@ impl Ledger {
     }
 }
 
-/// What a thread is at, in the cell for its stamps, which have no numbers here: it did nothing in the window yet, it was just woken,
-/// or it works.
+/// What a thread is at, in the cell for its stamps, which have no numbers here: it did nothing in the window yet, or it works. Any
+/// larger number: it was just woken, and had waited since then.
 const JOINED: u64 = 1;
-const WOKEN: u64 = 2;
-const WORKING: u64 = 3;
+const WORKING: u64 = 2;
 
 fn fixed(part: f64) -> u32 {
     (part.clamp(0.0, 1.0) * ONE).round() as u32
@@ -484,6 +495,3 @@ fn fixed(part: f64) -> u32 {
 fn part(time: u64, fixed: u32) -> u64 {
     ((u128::from(time) * u128::from(fixed) + (1 << 29)) >> 30) as u64
 }
-
-#[cfg(test)]
-mod tests;

@@ -19,7 +19,7 @@ use causeway_causal::outcome::Outcome;
 use causeway_causal::replay::{Pace, Replay};
 use causeway_causal::target::{Part, Weights};
 use causeway_causal::trace::Trace;
-pub use machine::Machine;
+use machine::Machine;
 pub use program::{Arrivals, Client, Program, Step, Task};
 pub use random::Time;
 

@@ -11,8 +11,10 @@ use crate::random::{Random, Time};
 
 /// Between what wakes a thread and its first instruction.
 const WAKE: Time = Time::About(8_000);
-/// A handover between threads that run: a lock's.
-const HANDOVER: Time = Time::About(1_000);
+/// How long a thread spins in front of a lock before it sleeps.
+const SPIN: u64 = 4_000;
+/// Until a spinning thread sees that the lock is free.
+const HANDOVER: Time = Time::Fixed(100);
 /// The time of the program's first instruction.
 pub(crate) const START: u64 = 1_000_000;
 
@@ -44,10 +46,14 @@ struct Queue {
     senders: VecDeque<usize>,
 }
 
+/// A lock as the standard library's: who comes spins a while, then sleeps; who is woken may be overtaken.
 #[derive(Default)]
 struct Lock {
-    holder: Option<usize>,
-    waiters: VecDeque<usize>,
+    is_held: bool,
+    /// Who waits, and since when it spins.
+    waiters: VecDeque<(usize, u64)>,
+    /// One was woken and has not tried yet.
+    is_woken: bool,
 }
 
 #[derive(Default)]
@@ -98,7 +104,7 @@ struct ThreadState {
 }
 
 /// A program that runs.
-pub struct Machine<'a> {
+pub(crate) struct Machine<'a> {
     program: &'a Program,
     /// By how much the target is really faster.
     cut: f64,
@@ -117,7 +123,7 @@ pub struct Machine<'a> {
 
 impl<'a> Machine<'a> {
     /// The program at its begin. The same seed gives the same program, whatever is cut.
-    pub fn new(program: &'a Program, seed: u64, cut: f64) -> Self {
+    pub(crate) fn new(program: &'a Program, seed: u64, cut: f64) -> Self {
         let tasks = program.tasks.iter().enumerate().map(|(number, _)| TaskState {
             at: 0,
             random: Random::new(seed, number as u64),
@@ -173,7 +179,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Runs until that time after the start.
-    pub fn run_until(&mut self, until: u64) {
+    pub(crate) fn run_until(&mut self, until: u64) {
         while let Some(&Reverse((at, _, happening))) = self.happenings.peek() {
             if at > START + until {
                 break;
@@ -358,11 +364,14 @@ impl<'a> Machine<'a> {
             }
             Step::Lock(lock) => {
                 let state = &mut self.locks[lock];
-                if state.holder.is_some_and(|holder| holder != thread) {
-                    state.waiters.push_back(thread);
+                if self.threads[thread].blocked > 0 {
+                    state.is_woken = false;
+                }
+                if state.is_held {
+                    state.waiters.push_back((thread, self.now));
                     return self.block(thread);
                 }
-                state.holder = Some(thread);
+                state.is_held = true;
                 self.observer.locked(thread, lock, self.blocked(thread), self.now);
                 self.next(thread, task)
             }
@@ -372,9 +381,17 @@ impl<'a> Machine<'a> {
                     return false;
                 }
                 self.observer.unlocked(thread, lock, self.now);
-                self.locks[lock].holder = self.locks[lock].waiters.pop_front();
-                if let Some(waiter) = self.locks[lock].holder {
+                let state = &mut self.locks[lock];
+                state.is_held = false;
+                let spinning = state.waiters.iter().position(|&(_, since)| since + SPIN >= self.now);
+                if let Some(spinning) = spinning {
+                    let (waiter, _) = state.waiters.remove(spinning).expect("the one that spins");
                     self.release(waiter, HANDOVER);
+                } else if !state.is_woken
+                    && let Some((waiter, _)) = state.waiters.pop_front()
+                {
+                    state.is_woken = true;
+                    self.release(waiter, WAKE);
                 }
                 self.next(thread, task)
             }
@@ -408,6 +425,7 @@ impl<'a> Machine<'a> {
                 self.next(thread, task)
             }
             Step::Await => {
+                self.next(thread, task);
                 self.suspend(thread, task, Wait::Request);
                 if !self.tasks[task].inbox.is_empty() {
                     self.threads[thread].ready.push_back(task);

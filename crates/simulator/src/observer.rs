@@ -8,13 +8,10 @@ use causeway_progress::{Account, Sharing, Stamp};
 
 use crate::machine::START;
 use crate::program::Program;
-use crate::random::{Random, Time};
+use crate::random::Random;
 
 /// By how much a sleep is longer than it should be.
-const OVERSHOOT: (f64, f64) = (40_000.0, 90_000.0);
-/// A wait shorter than this is not made: what the engine's timer can do.
-const HOLD_MIN: u64 = 30_000;
-
+const OVERSHOOT: (f64, f64) = (0.0, 1.0);
 /// One unit of progress on its way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Visit {
@@ -280,7 +277,7 @@ impl Observer {
         if self.mode != Mode::Pause {
             return None;
         }
-        self.ledger.hold(self.window, stamp, arrived, now).filter(|&hold| hold >= HOLD_MIN).map(|hold| hold as f64)
+        self.ledger.hold(self.window, stamp, arrived, now).map(|hold| hold as f64)
     }
 
     pub(crate) fn written(&mut self, thread: usize, task: usize, stamp: &mut Stamp, now: u64) {
