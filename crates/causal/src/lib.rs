@@ -22,6 +22,7 @@
 
 pub mod clock;
 pub mod kinds;
+pub mod ledger;
 pub mod outcome;
 pub mod policy;
 pub mod replay;
