@@ -21,9 +21,12 @@
 //! - `profiler`: the run of it all; `report`: what comes out.
 
 pub mod clock;
+pub mod experiment;
 pub mod kinds;
 pub mod outcome;
 pub mod policy;
+pub mod profiler;
 pub mod report;
+pub mod statistics;
 pub mod target;
 pub mod trace;
