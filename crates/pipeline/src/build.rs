@@ -385,7 +385,9 @@ impl<'r> Build<'r> {
         }
         let routes = self.at("routes", |build| build.routes(spec.routes))?;
         let errors = match spec.errors {
-            Some(routes) => Some(self.at("errors.routes", |build| build.within("errors", |build| build.routes(routes)))?),
+            Some(routes) => {
+                Some(self.at("errors.routes", |build| build.within("errors", |build| build.routes(routes)))?)
+            }
             None => None,
         };
         let id = ServerId(u16::try_from(self.plan.servers.len()).map_err(|_| self.refuse("65536 servers", "fewer"))?);

@@ -53,7 +53,9 @@ fn page(report: Option<&Report>, title: &str, controls: &str, script: &str, conn
          'nonce-{nonce}'; img-src data:; connect-src {connect}; base-uri 'none'; form-action 'none'\">"
     ));
     page.put("<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">");
-    page.put("<meta name=\"color-scheme\" content=\"light dark\"><meta name=\"referrer\" content=\"same-origin\"><title>");
+    page.put(
+        "<meta name=\"color-scheme\" content=\"light dark\"><meta name=\"referrer\" content=\"same-origin\"><title>",
+    );
     page.text(title);
     page.print(format_args!(
         " · causal profile</title><link rel=\"icon\" href=\"{ICON}\"><style nonce=\"{nonce}\">{STYLE}</style></head><body><div \
@@ -251,7 +253,9 @@ mod tests {
     #[test]
     fn names_are_text() {
         let mut report = report();
-        for hostile in ["</script><script>alert(1)</script>", "<!--<script>", "\"><img src=x onerror=alert(1)>", "`<b>`", "&lt;"] {
+        for hostile in
+            ["</script><script>alert(1)</script>", "<!--<script>", "\"><img src=x onerror=alert(1)>", "`<b>`", "&lt;"]
+        {
             report.targets[0].name = hostile.into();
             report.reasons[0].target = hostile.into();
             report.reasons[0].text = hostile.into();

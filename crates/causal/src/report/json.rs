@@ -112,7 +112,10 @@ mod tests {
     fn names() {
         let value: Value = serde_json::from_str(&report().to_json()).unwrap();
         let target = &value["targets"][0];
-        assert_eq!((&target["name"], &target["kind"], &target["mode"]), (&"tls write".into(), &"span".into(), &"B".into()));
+        assert_eq!(
+            (&target["name"], &target["kind"], &target["mode"]),
+            (&"tls write".into(), &"span".into(), &"B".into())
+        );
         for key in ["speedup", "gain", "low", "high", "expected"] {
             assert!(target["curve"][0][key].is_f64(), "{key}");
         }

@@ -51,10 +51,10 @@ impl Report {
                 stack.frames.insert(0, report.program.clone());
                 merged.stacks.push(stack);
             }
-            let told = report.reasons.iter().map(|reason| Reason {
-                text: format!("{}: {}", report.program, reason.text),
-                ..reason.clone()
-            });
+            let told = report
+                .reasons
+                .iter()
+                .map(|reason| Reason { text: format!("{}: {}", report.program, reason.text), ..reason.clone() });
             merged.reasons.extend(told);
         }
         for target in &merged.targets {
@@ -142,7 +142,9 @@ fn merge_target(like: &TargetReport, reports: &[Report], weights: &[f64]) -> Tar
         // Of those that do not make this progress nothing is known, and nothing is to be gained there.
         let rates: Vec<f64> = reports
             .iter()
-            .map(|report| report.progress.iter().find(|it| it.name == other.progress).map_or(0.0, |it| it.baseline_rate))
+            .map(|report| {
+                report.progress.iter().find(|it| it.name == other.progress).map_or(0.0, |it| it.baseline_rate)
+            })
             .collect();
         let weights = self::weights(&rates);
         let of_each = |measure: Measure, pick: &dyn Fn(OtherCurve) -> Vec<CurvePoint>| {

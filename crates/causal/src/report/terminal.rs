@@ -69,7 +69,8 @@ impl Report {
             LoadKind::Limited => "keeps its own pace, so that only times can get shorter",
             LoadKind::Mixed => "partly keeps its own pace",
         };
-        let _ = writeln!(out, "The load {load}; the busiest thread works {} of the time.", percent(self.load.utilisation));
+        let _ =
+            writeln!(out, "The load {load}; the busiest thread works {} of the time.", percent(self.load.utilisation));
         let cost = &self.perturbation;
         let _ = writeln!(
             out,
@@ -121,7 +122,8 @@ impl Report {
     fn cells(&self, target: &TargetReport) -> Vec<String> {
         let (measure, curve) = self.counted(target);
         let mark = if measure == Measure::Latency { "t " } else { "" };
-        let cell = |column: &f64| at(curve, *column).map_or("–".to_owned(), |point| format!("{mark}{}", interval(point)));
+        let cell =
+            |column: &f64| at(curve, *column).map_or("–".to_owned(), |point| format!("{mark}{}", interval(point)));
         let mut cells: Vec<String> = COLUMNS.iter().map(cell).collect();
         cells.extend([percent(target.share), target.samples.to_string(), target.mode.word().to_owned()]);
         cells
@@ -189,8 +191,14 @@ mod tests {
     fn a_table() {
         let text = report().to_terminal(100);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "target                                      20 % faster   50 % faster  share  samples       mode");
-        assert_eq!(lines[1], "tls write                        span      +6.4 ± 0.8 %   +16 ± 0.8 %   11 %      816  confirmed");
+        assert_eq!(
+            lines[0],
+            "target                                      20 % faster   50 % faster  share  samples       mode"
+        );
+        assert_eq!(
+            lines[1],
+            "tls write                        span      +6.4 ± 0.8 %   +16 ± 0.8 %   11 %      816  confirmed"
+        );
         assert!(text.contains("request: 41.2 k a second, 1.51 ms each, 1236915 seen\n"));
         assert!(text.contains("Note: src/encode.rs:112: the interval is"));
         assert!(lines.iter().take(6).all(|line| line.chars().count() <= 100), "{text}");
@@ -199,7 +207,8 @@ mod tests {
     #[test]
     fn long_names_and_narrow_terminals() {
         let mut report = report();
-        report.targets[0].name = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa::bbbbbbbbbbbbbbbbbbbbb::ccccccccccccccccccccc\u{1b}[31m".into();
+        report.targets[0].name =
+            "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa::bbbbbbbbbbbbbbbbbbbbb::ccccccccccccccccccccc\u{1b}[31m".into();
         let text = report.to_terminal(80);
         let line = text.lines().nth(1).unwrap();
         assert!(line.starts_with("aaaaa…") && line.contains("\\u{1b}[31m  span"), "{line}");

@@ -124,7 +124,9 @@ impl Report {
     /// What a gain is a part of.
     fn saved(&self, measure: Measure) -> String {
         match measure {
-            Measure::Pace => format!("the time per unit of `{}`", self.progress.first().map_or("progress", |it| &it.name)),
+            Measure::Pace => {
+                format!("the time per unit of `{}`", self.progress.first().map_or("progress", |it| &it.name))
+            }
             Measure::Latency => format!("the time that {} takes", self.speech.unit),
         }
     }
@@ -267,7 +269,8 @@ mod tests {
         }
         assert_eq!(more(0.5), Some(1.0));
         assert_eq!(more(1.0), None);
-        for (part, want) in [(0.068, "6.8 %"), (0.0996, "10 %"), (0.3, "30 %"), (-0.004, "−0.4 %"), (-0.0001, "0 %")] {
+        for (part, want) in [(0.068, "6.8 %"), (0.0996, "10 %"), (0.3, "30 %"), (-0.004, "−0.4 %"), (-0.0001, "0 %")]
+        {
             assert_eq!(percent(part), want);
         }
     }
@@ -277,7 +280,8 @@ mod tests {
         let mut report = report();
         report.targets.truncate(1);
         report.targets[0].curve = vec![CurvePoint { speedup: 1.0, gain: 1.0, low: 0.9, high: 1.0, expected: 1.0 }];
-        let want = "Making `tls write` 100 % faster would save this server 100 % (90 to 100 %) of the time for a request.";
+        let want =
+            "Making `tls write` 100 % faster would save this server 100 % (90 to 100 %) of the time for a request.";
         assert_eq!(report.words(), [want]);
     }
 }
