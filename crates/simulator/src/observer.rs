@@ -11,7 +11,7 @@ use crate::program::Program;
 use crate::random::Random;
 
 /// By how much a sleep is longer than it should be.
-const OVERSHOOT: (f64, f64) = (0.0, 1.0);
+const OVERSHOOT: (f64, f64) = (40_000.0, 90_000.0);
 /// One unit of progress on its way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Visit {
