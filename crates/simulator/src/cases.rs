@@ -113,7 +113,11 @@ pub fn barrier(is_target_slow: bool) -> Program {
         all
     };
     Program { barriers: vec![3], ..Program::default() }
-        .task(0, None, thread(vec![Step::Sleep(Time::Fixed(800 * US)), work(TARGET, Time::About(400 * US), is_target_slow)]))
+        .task(
+            0,
+            None,
+            thread(vec![Step::Sleep(Time::Fixed(800 * US)), work(TARGET, Time::About(400 * US), is_target_slow)]),
+        )
         .task(1, None, thread(vec![work(BUSY, Time::About(600 * US), !is_target_slow)]))
         .task(2, None, thread(vec![work(OTHER, Time::About(300 * US), false)]))
 }

@@ -24,7 +24,8 @@ fn table() {
             let t = std::time::Instant::now();
             let program = &case.program;
             let weights = weights(program, seed, 300 * MS);
-            let pair = [(truth(program, seed, 0.0, 50 * MS, 1000 * MS), truth(program, seed, speedup, 50 * MS, 1000 * MS))];
+            let pair =
+                [(truth(program, seed, 0.0, 50 * MS, 1000 * MS), truth(program, seed, speedup, 50 * MS, 1000 * MS))];
             times[0] += t.elapsed().as_secs_f64();
             let t = std::time::Instant::now();
             let traces = record(program, seed, plan);
@@ -47,7 +48,15 @@ fn table() {
         let s = sums.map(|sum| sum / seeds as f64 * 100.0);
         println!(
             "{:40} {:7.2} {:7.2} {:7.2} | {:7.2} {:7.2} {:7.2} | {:6.1} {:6.0} {:?}",
-            case.name, s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7] / 100.0,
+            case.name,
+            s[0],
+            s[1],
+            s[2],
+            s[3],
+            s[4],
+            s[5],
+            s[6],
+            s[7] / 100.0,
             times.map(|t| (t * 1000.0 / seeds as f64) as u32)
         );
     }

@@ -24,8 +24,7 @@ pub fn outcome(units: &[Unit], time: u64, delayed: u64) -> Outcome {
     let point = |point| {
         let of = || counted().filter(move |unit| unit.point == point);
         let hits = of().count() as u64;
-        let mut times: Vec<f64> =
-            of().filter_map(|unit| Some(unit.at.saturating_sub(unit.began?) as f64)).collect();
+        let mut times: Vec<f64> = of().filter_map(|unit| Some(unit.at.saturating_sub(unit.began?) as f64)).collect();
         PointOutcome::new(hits, if hits == 0 { 0.0 } else { virtual_time as f64 / hits as f64 }, &mut times)
     };
     Outcome { points: (0..points).map(point).collect(), busiest: 0.0 }
