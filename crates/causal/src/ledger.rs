@@ -43,6 +43,8 @@ const UNIT: u64 = 512;
 /// Bits of a stamp for its time, and for its delay; one more says whether a call is the target's.
 const SENT_BITS: u32 = 20;
 const DELAY_BITS: u32 = 19;
+/// Bits for since when there are calls; those above count them.
+const CALLS_SHIFT: u32 = 40;
 /// What is written down in virtual time is this much later, so that what came before the window is not below 0.
 const BEFORE: u64 = 1 << 38;
 /// Parts are kept in units of this.
@@ -64,6 +66,9 @@ pub struct Spent {
     pub delayed: u64,
     /// How long messages of the world's were held, summed over all, nanoseconds.
     pub held: u64,
+    /// By how much threads went on before, in virtual time, what they waited for had come, summed over all, nanoseconds. What they owe
+    /// for it they pay later, but who came first at a lock or in a queue may be wrong by that much.
+    pub ahead: u64,
     /// How long threads slept, summed over all, nanoseconds.
     pub slept: u64,
     /// How many messages would have had to wait longer than [`HOLD_MAX`].
@@ -90,6 +95,9 @@ pub struct Ledger {
     /// Number of the span, plus 1, whose calls are the target's; 0 when none are.
     whom: AtomicU32,
     speedup: AtomicU32,
+    /// How many calls of the target's are unanswered, and since when there were any: G grows meanwhile.
+    calls: AtomicU64,
+    ahead: AtomicU64,
     held: AtomicU64,
     slept: AtomicU64,
     dropped: AtomicU64,
@@ -125,6 +133,8 @@ impl Ledger {
             probe: AtomicU32::new(0),
             whom: AtomicU32::new(0),
             speedup: AtomicU32::new(0),
+            calls: AtomicU64::new(0),
+            ahead: AtomicU64::new(0),
             held: AtomicU64::new(0),
             slept: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
@@ -145,7 +155,7 @@ impl Ledger {
         self.whom.store(whom, Relaxed);
         self.speedup.store(fixed(speedup), Relaxed);
         self.probe.store(if experiment.weights.is_none() { fixed(PROBE) } else { 0 }, Relaxed);
-        for counter in [&self.largest, &self.held, &self.slept, &self.dropped] {
+        for counter in [&self.largest, &self.calls, &self.ahead, &self.held, &self.slept, &self.dropped] {
             counter.store(0, Relaxed);
         }
         self.blocked.iter().for_each(|blocked| blocked.store(0, Relaxed));
@@ -164,7 +174,13 @@ impl Ledger {
     #[must_use]
     pub fn total(&self, now: u64) -> u64 {
         let probe = part(self.since(now), self.probe.load(Relaxed));
-        self.largest.load(Relaxed).max(probe)
+        self.largest.load(Relaxed).max(probe) + self.called_since(self.calls.load(Relaxed), now)
+    }
+
+    /// What is saved of the time in which calls were unanswered until `now`.
+    fn called_since(&self, calls: u64, now: u64) -> u64 {
+        let began = calls & ((1 << CALLS_SHIFT) - 1);
+        if calls == 0 { 0 } else { part(self.since(now).saturating_sub(began), self.speedup.load(Relaxed)) }
     }
 
     /// What the window cost until `now`.
@@ -173,6 +189,7 @@ impl Ledger {
         Spent {
             delayed: self.total(now),
             held: self.held.load(Relaxed),
+            ahead: self.ahead.load(Relaxed),
             slept: self.slept.load(Relaxed),
             dropped: self.dropped.load(Relaxed),
         }
@@ -278,6 +295,10 @@ impl Ledger {
     }
 
     fn set_delay(&self, account: &Account, delay: u64, now: u64) {
+        let ahead = Self::delay(account).saturating_sub(delay);
+        if ahead > 0 {
+            self.ahead.fetch_add(ahead, Relaxed);
+        }
         let counted = delay.min(self.total(now));
         account.delay.store(counted, Relaxed);
         account.excess.store((delay - counted) as i64, Relaxed);
@@ -441,21 +462,36 @@ impl Ledger {
         self.begin_job(account, (BEFORE + self.since(arrived)).saturating_sub(before + delay));
     }
 
-    /// What a call to the outside carries.
+    /// What a call to the outside carries. While one of the target's is unanswered, everybody else owes what it saves.
     #[must_use]
     pub fn called(&self, account: &Account, window: u32, whom: u32, now: u64) -> Stamp {
-        self.stamped(account, window, now, self.whom.load(Relaxed) == whom + 1)
+        let is_target = self.whom.load(Relaxed) == whom + 1;
+        let stamp = self.stamped(account, window, now, is_target);
+        if is_target && stamp != Stamp::default() {
+            let since = self.since(now);
+            let more = |calls: u64| Some(if calls == 0 { 1 << CALLS_SHIFT | since } else { calls + (1 << CALLS_SHIFT) });
+            let _ = self.calls.fetch_update(Relaxed, Relaxed, more);
+        }
+        stamp
     }
 
-    /// The answer came at `arrived` and is worked on from `now`. Whoever was called ran meanwhile: if it is the target, everybody
-    /// else owes what it saved.
+    /// The answer came at `arrived` and is worked on from `now`.
     pub fn answered(&self, account: &Account, window: u32, stamp: Stamp, arrived: u64, now: u64) {
         self.credit(account, now);
         let delay = self.due_delay(window, stamp, arrived);
-        if Self::reading(stamp, window).is_some_and(|reading| reading.is_target) {
-            self.largest.fetch_max(delay, Relaxed);
-        }
         self.caused(account, delay, arrived, now);
+        if Self::reading(stamp, window).is_some_and(|reading| reading.is_target) {
+            let less = |calls: u64| match calls >> CALLS_SHIFT {
+                0 => None,
+                1 => Some(0),
+                _ => Some(calls - (1 << CALLS_SHIFT)),
+            };
+            if let Ok(calls) = self.calls.fetch_update(Relaxed, Relaxed, less)
+                && calls >> CALLS_SHIFT == 1
+            {
+                self.largest.fetch_add(self.called_since(calls, arrived), Relaxed);
+            }
+        }
     }
 
     /// A sleep is over, through which the thread itself was blocked so long. The clock that woke it is the world's and was not

@@ -70,16 +70,18 @@ pub fn open(clients: usize, rate: u64) -> Program {
     (0..clients).fold(Program::default(), |program, _| program.task(0, Some(Client::Open(distance)), request()))
 }
 
-/// Threads that take a lock over and over: 20 µs inside, and some outside.
+/// Threads that take a lock over and over, so long inside and four times that outside; half of the inside or an eighth of the outside
+/// is the target.
 #[must_use]
-pub fn lock(threads: usize, outside: u64, is_target_inside: bool) -> Program {
+pub fn lock(threads: usize, inside: u64, is_target_inside: bool) -> Program {
+    let half = Time::Random(inside / 2);
     let steps = vec![
         Step::Begin,
-        work(TARGET, Time::Random(10 * US), !is_target_inside),
-        work(OTHER, Time::Random(outside - 10 * US), false),
+        work(TARGET, half, !is_target_inside),
+        work(OTHER, Time::Random(inside * 7 / 2), false),
         Step::Lock(0),
-        work(BUSY, Time::Random(10 * US), is_target_inside),
-        work(SAMPLED, Time::Random(10 * US), false),
+        work(BUSY, half, is_target_inside),
+        work(SAMPLED, half, false),
         Step::Unlock(0),
         Step::End(0),
     ];
@@ -205,10 +207,14 @@ pub fn all() -> Vec<Case> {
         closed("four loops, 4 connections each", loops(4, 4, &request())),
         Case { name: "one loop, open, 10 k/s", program: open(16, 10_000), is_open: true },
         Case { name: "one loop, open, 16 k/s", program: open(16, 16_000), is_open: true },
-        closed("lock, 4 threads, target inside", lock(4, 80 * US, true)),
-        closed("lock, 8 threads, target inside", lock(8, 80 * US, true)),
-        closed("lock, 4 threads, target outside", lock(4, 80 * US, false)),
-        closed("lock, 8 threads, target outside", lock(8, 80 * US, false)),
+        closed("lock, 4 threads, target inside", lock(4, 20 * US, true)),
+        closed("lock, 8 threads, target inside", lock(8, 20 * US, true)),
+        closed("lock, 4 threads, target outside", lock(4, 20 * US, false)),
+        closed("lock, 8 threads, target outside", lock(8, 20 * US, false)),
+        closed("lock of 1 ms, 4 threads, target inside", lock(4, MS, true)),
+        closed("lock of 1 ms, 8 threads, target inside", lock(8, MS, true)),
+        closed("lock of 1 ms, 4 threads, target outside", lock(4, MS, false)),
+        closed("lock of 1 ms, 8 threads, target outside", lock(8, MS, false)),
         closed("pipeline, target in the fast stage", pipeline(20 * US, 50 * US, true)),
         closed("pipeline, target in the slow stage", pipeline(20 * US, 50 * US, false)),
         closed("pipeline, even stages", pipeline(50 * US, 50 * US, true)),

@@ -57,8 +57,9 @@ pub fn truth(program: &Program, seed: u64, speedup: f64, warm_up: u64, time: u64
     let mut machine = Machine::new(program, seed, speedup);
     machine.run_until(warm_up);
     machine.observer.rest();
+    let began = machine.now;
     machine.run_until(warm_up + time);
-    machine.observer.measured(time)
+    machine.observer.measured(began, time)
 }
 
 /// Which part of each kind of work is the target's: what endless sampling would come to.

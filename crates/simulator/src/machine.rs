@@ -363,6 +363,9 @@ impl<'a> Machine<'a> {
                 false
             }
             Step::Lock(lock) => {
+                if self.threads[thread].blocked == 0 && !self.pay(thread, true) {
+                    return false;
+                }
                 let state = &mut self.locks[lock];
                 if self.threads[thread].blocked > 0 {
                     state.is_woken = false;

@@ -11,7 +11,7 @@ use crate::program::Program;
 use crate::random::Random;
 
 /// By how much a sleep is longer than it should be.
-const OVERSHOOT: (f64, f64) = (0.0, 1.0);
+const OVERSHOOT: (f64, f64) = (40_000.0, 90_000.0);
 /// One unit of progress on its way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Visit {
@@ -78,13 +78,15 @@ impl Observer {
     }
 
     /// What really happened since the last rest.
-    pub(crate) fn measured(&self, span: u64) -> Outcome {
+    pub(crate) fn measured(&self, began: u64, span: u64) -> Outcome {
         let points = self.progress.iter().map(|progress| progress.1 + 1).max().unwrap_or(0);
         let point = |point| {
             let of = || self.progress.iter().filter(move |progress| progress.1 == point);
             let mut times: Vec<f64> = of().map(|progress| progress.2 as f64).collect();
-            let hits = times.len() as u64;
-            PointOutcome::new(hits, if hits == 0 { 0.0 } else { span as f64 / hits as f64 }, &mut times)
+            // The slope of the count over time: units that come in step do not make it jump.
+            let slope = |at: u64| 6.0 * (at - began) as f64 * (began + span - at) as f64 / (span as f64).powi(3);
+            let rate: f64 = of().map(|progress| slope(progress.0)).sum();
+            PointOutcome::new(times.len() as u64, if rate > 0.0 { 1.0 / rate } else { 0.0 }, &mut times)
         };
         Outcome { points: (0..points).map(point).collect(), busiest: 0.0 }
     }
