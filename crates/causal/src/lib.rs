@@ -24,6 +24,7 @@ pub mod clock;
 pub mod estimate;
 pub mod experiment;
 pub mod kinds;
+pub mod ledger;
 pub mod load;
 pub mod outcome;
 pub mod policy;

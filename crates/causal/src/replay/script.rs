@@ -99,6 +99,8 @@ pub(super) struct Script {
     pub(super) held: Vec<(u32, Sharing)>,
     /// How long a thread takes to be up again, where it is not known better.
     pub(super) lag: f64,
+    /// The same for one that sleeps in front of a lock.
+    pub(super) lock_lag: f64,
     /// Which part of the time the busiest thread was not blocked.
     pub(super) busiest: f64,
 }
@@ -175,6 +177,7 @@ struct Writer<'a> {
     /// Units that were seen to begin.
     begun: HashSet<u64>,
     lags: Vec<f64>,
+    lock_lags: Vec<f64>,
     /// The job in which each mark is set.
     setters: Vec<u32>,
     /// When each job came, for the order in which chains are found.
@@ -199,6 +202,8 @@ struct Hand {
     is_anonymous: bool,
     /// How many of the steps are surely the job's: all but the work behind the last other one.
     own: usize,
+    /// Locks that it holds.
+    held: Vec<(u64, Sharing)>,
     blocked: Option<u64>,
     /// A block that is over and not explained yet.
     unexplained: Option<(u64, u64)>,
@@ -234,6 +239,7 @@ pub(super) fn write(trace: &Trace) -> Script {
         whoms,
         begun,
         lags: Vec::new(),
+        lock_lags: Vec::new(),
         came: Vec::new(),
     };
     for number in 0..trace.threads.len() {
@@ -266,6 +272,7 @@ impl Writer<'_> {
             chain: None,
             is_anonymous: true,
             own: 0,
+            held: Vec::new(),
             blocked,
             unexplained: None,
         };
@@ -281,6 +288,11 @@ impl Writer<'_> {
             hand.account(self.trace.span.end, 0);
         }
         self.settle(&mut hand);
+        // In a replay others may be behind, and would wait for ever for what the window's end cut off.
+        for (lock, sharing) in std::mem::take(&mut hand.held) {
+            let lock = self.locks.of(lock);
+            hand.push(Step::Unlock(lock, sharing));
+        }
         self.end_job(&mut hand, usize::MAX);
         let busy = 1.0 - idle as f64 / self.script.duration.max(1.0);
         self.script.busiest = self.script.busiest.max(busy);
@@ -364,29 +376,18 @@ impl Writer<'_> {
             }
             Event::Locked { lock, sharing, .. } => {
                 self.settle(hand);
-                let mut lag = -1.0;
-                if blocked > 0 {
-                    let released = self
-                        .releases
-                        .get(&lock)
-                        .and_then(|times| Some(times[times.partition_point(|&time| time <= at).checked_sub(1)?]));
-                    lag = released
-                        .map_or(0.0, |released| at.saturating_sub(released.max(at.saturating_sub(blocked))) as f64);
-                }
+                let lag = self.lock_lag(lock, at, blocked).unwrap_or(-1.0);
+                hand.held.push((lock, sharing));
                 let lock = self.locks.of(lock);
                 hand.push(Step::Lock(lock, sharing, lag));
             }
-            Event::Unlocked { lock, sharing } => {
+            Event::Unlocked { lock: number, sharing } => {
                 self.settle(hand);
-                let lock = self.locks.of(lock);
-                let holds = |step: &Step| match *step {
-                    Step::Lock(held, ..) => Some((held == lock).then_some(true)),
-                    Step::Unlock(held, _) if held == lock => Some(Some(false)),
-                    _ => None,
-                };
-                // A lock whose taking was not seen was held when the window began.
-                if hand.steps.iter().rev().find_map(|step| holds(step).flatten()) != Some(true) {
-                    self.script.held.push((lock, sharing));
+                let lock = self.locks.of(number);
+                match hand.held.iter().rposition(|held| *held == (number, sharing)) {
+                    Some(at) => drop(hand.held.remove(at)),
+                    // Its taking was not seen: it was held when the window began.
+                    None => self.script.held.push((lock, sharing)),
                 }
                 hand.push(Step::Unlock(lock, sharing));
             }
@@ -413,6 +414,19 @@ impl Writer<'_> {
 
     fn reached(&mut self, point: u32) {
         self.script.points = self.script.points.max(point + 1);
+    }
+
+    /// How long the thread took to be up after the lock was free. Not known where it was free more than once: others overtook it.
+    fn lock_lag(&mut self, lock: u64, at: u64, blocked: u64) -> Option<f64> {
+        let times = self.releases.get(&lock).filter(|_| blocked > 0)?;
+        let (since, until) = (at.saturating_sub(blocked), times.partition_point(|&time| time <= at));
+        let released = times[until.checked_sub(1)?];
+        if released < since || until > 1 && times[until - 2] >= since {
+            return None;
+        }
+        let lag = (at - released) as f64;
+        self.lock_lags.push(lag);
+        Some(lag)
     }
 
     /// Makes steps of the work so far, behind the wait that came before it.
@@ -508,13 +522,18 @@ impl Writer<'_> {
                 chain => chain,
             };
         }
-        self.lags.sort_unstable_by(f64::total_cmp);
-        self.script.lag = self.lags.get(self.lags.len() / 2).copied().unwrap_or(0.0);
+        self.script.lag = median(&mut self.lags).unwrap_or(0.0);
+        self.script.lock_lag = median(&mut self.lock_lags).unwrap_or(self.script.lag);
         self.script.locks = self.locks.0.len() as u32;
         self.script.visits = self.visits.0.len() as u32;
         self.script.chains = self.chains.0.len() as u32;
         self.script
     }
+}
+
+fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
 }
 
 impl Hand {
