@@ -21,9 +21,11 @@
 //! - `profiler`: the run of it all; `report`: what comes out.
 
 pub mod clock;
+pub mod estimate;
 pub mod experiment;
 pub mod kinds;
 pub mod ledger;
+pub mod load;
 pub mod outcome;
 pub mod policy;
 pub mod profiler;
