@@ -22,8 +22,10 @@
 
 pub mod clock;
 pub mod kinds;
+mod modules;
 pub mod outcome;
 pub mod policy;
 pub mod report;
+pub mod sample;
 pub mod target;
 pub mod trace;
