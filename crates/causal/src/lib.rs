@@ -21,9 +21,14 @@
 //! - `profiler`: the run of it all; `report`: what comes out.
 
 pub mod clock;
+pub mod experiment;
 pub mod kinds;
+pub mod ledger;
 pub mod outcome;
 pub mod policy;
+pub mod profiler;
+pub mod replay;
 pub mod report;
+pub mod statistics;
 pub mod target;
 pub mod trace;

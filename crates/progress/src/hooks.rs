@@ -1,5 +1,6 @@
 //! The policy, and the functions by which a program reaches it.
 
+use std::num::NonZeroU32;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -105,12 +106,14 @@ fn ask<T>(hook: impl FnOnce(&'static dyn Policy, &'static Account) -> T) -> Opti
     Some(hook(*POLICY.get()?, account::enrol()?))
 }
 
-pub(crate) fn entered(span: Span) -> Option<u32> {
-    ask(|policy, account| policy.entered(account, span))
+pub(crate) fn entered(span: Span) -> Option<NonZeroU32> {
+    ask(|policy, account| account.open.open(span, |span| policy.entered(account, span))).flatten()
 }
 
-pub(crate) fn left(before: u32) {
-    ask(|policy, account| policy.left(account, before));
+pub(crate) fn left(token: NonZeroU32) {
+    ask(|policy, account| {
+        account.open.close(token, |before| policy.left(account, before), |span| policy.entered(account, span));
+    });
 }
 
 pub(crate) fn hit(point: Point) {

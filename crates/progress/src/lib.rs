@@ -25,14 +25,21 @@
 //!
 //! - `account`: what is kept for each thread; `log`: what a thread writes down for the profiler.
 //! - `span`, `point`, `stamp`: what is measured, what is counted, and what travels with a message.
+//! - `open`: which spans a thread is in; `site`: places where threads meet, as spans; `standstill`: a thread that waits.
 //! - `hooks`: the policy and the functions that reach it.
+//! - [`sync`], [`thread`]: std's, with hooks.
 
 mod account;
 mod hooks;
 mod log;
+mod open;
 mod point;
+mod site;
 mod span;
 mod stamp;
+mod standstill;
+pub mod sync;
+pub mod thread;
 
 pub use account::{Account, accounts, current, on_each_thread};
 pub use hooks::{
