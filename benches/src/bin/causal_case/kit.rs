@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-pub(crate) use std::{sync, thread};
+pub(crate) use causeway_progress::{sync, thread};
 
 static UNITS: AtomicU64 = AtomicU64::new(0);
 
