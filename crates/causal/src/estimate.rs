@@ -23,7 +23,7 @@ pub use screen::{Answer, Question, Screen};
 
 use crate::load::{ProbeBlock, Verdict, judge};
 use crate::profiler::Modes;
-use crate::report::{Load, LoadKind, Mode, OtherCurve, Perturbation, Progress, Report, Stack, TargetReport};
+use crate::report::{Load, LoadKind, Mode, OtherCurve, Perturbation, Progress, Report, Speech, Stack, TargetReport};
 use crate::statistics::{FALSE_DISCOVERIES, NORMAL, Ratio, believed, sequence_half_width};
 use crate::target::{Target, Weights};
 use curve::{Curve, Error};
@@ -62,6 +62,8 @@ pub trait Naming {
 pub struct Request {
     /// What is profiled.
     pub program: String,
+    /// How sentences speak of it.
+    pub speech: Speech,
     /// When it began, seconds since the Unix epoch.
     pub began: u64,
     /// The only targets that count, by name or a part of it; all when empty.
@@ -74,6 +76,20 @@ pub struct Request {
     pub modes: Modes,
     /// The part of the time that may be lost.
     pub budget: f64,
+}
+
+impl Request {
+    /// A report that says nothing yet.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        Report {
+            program: self.program.clone(),
+            speech: self.speech.clone(),
+            began: self.began,
+            perturbation: Perturbation { budget: self.budget, ..Perturbation::default() },
+            ..Report::default()
+        }
+    }
 }
 
 /// All that was measured so far.
@@ -213,10 +229,7 @@ impl<N: Naming> Analyst<N> {
         let candidates = self.candidates(&cases);
 
         let mut report = Report {
-            program: self.request.program.clone(),
-            began: self.request.began,
             seconds: evidence.elapsed as f64 / 1e9,
-            targets: Vec::new(),
             progress: progress(&names, &points, evidence, &screened.baseline),
             load: Load {
                 kind: verdict.kind,
@@ -226,7 +239,7 @@ impl<N: Naming> Analyst<N> {
             perturbation: self.perturbation(evidence),
             reasons: unknown,
             stacks: if effort.is_final { self.naming.stacks() } else { Vec::new() },
-            ..Report::default()
+            ..self.request.report()
         };
         for case in &cases {
             let target = self.target(case, evidence, &names, &points, &mut report);
