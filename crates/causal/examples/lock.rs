@@ -15,12 +15,12 @@ use work::{rounds, spin};
 
 #[inline(never)]
 fn inside(rounds: u64) {
-    spin(rounds);
+    spin::<3>(rounds);
 }
 
 #[inline(never)]
 fn outside(rounds: u64) {
-    spin(rounds);
+    spin::<5>(rounds);
 }
 
 fn main() {

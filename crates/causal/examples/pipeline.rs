@@ -15,17 +15,17 @@ use work::{rounds, spin};
 
 #[inline(never)]
 fn read(rounds: u64) {
-    spin(rounds);
+    spin::<3>(rounds);
 }
 
 #[inline(never)]
 fn parse(rounds: u64) {
-    spin(rounds);
+    spin::<5>(rounds);
 }
 
 #[inline(never)]
 fn pack(rounds: u64) {
-    spin(rounds);
+    spin::<7>(rounds);
 }
 
 fn main() {

@@ -17,12 +17,12 @@ use work::{rounds, spin};
 
 #[inline(never)]
 fn slow(rounds: u64) {
-    spin(rounds);
+    spin::<3>(rounds);
 }
 
 #[inline(never)]
 fn quick(rounds: u64) {
-    spin(rounds);
+    spin::<5>(rounds);
 }
 
 fn main() {

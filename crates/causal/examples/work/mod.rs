@@ -10,11 +10,13 @@ pub fn rounds(name: &str, rounds: u64) -> u64 {
     (rounds as f64 * (1.0 - part.unwrap_or(0.0))) as u64
 }
 
-/// Does the work.
+/// Does the work; by another number for each function, or the compiler makes one of them all.
 #[inline(always)]
-pub fn spin(rounds: u64) {
-    for round in 0..rounds {
-        black_box(round);
+pub fn spin<const KEY: u64>(rounds: u64) {
+    let mut round = 0;
+    while round < rounds {
+        round = black_box(round ^ KEY) ^ KEY;
+        round += 1;
     }
 }
 

@@ -1,22 +1,23 @@
 //! Carries out the plan of a profile.
 
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_progress::ENTRIES_MAX;
 
-use crate::estimate::{Block, Effort, Evidence, Finding, Kinds, Recording, Recordings, Request};
+use crate::estimate::{Block, Crew, Effort, Evidence, Finding, Kinds, Recording, Recordings, Request};
 use crate::experiment::{POLL, Pause, Plan, Settings, Step, Subject, Tempo};
 use crate::load::ProbeBlock;
 use crate::outcome::Outcome;
 use crate::profiler::Phase;
-use crate::report::{LoadKind, Report};
+use crate::report::{LoadKind, Reason, ReasonCode, Report};
 use crate::target::{Target, Weights};
 
 /// Memory that recorded windows may take, octets.
 const MEMORY: usize = 64 << 20;
 /// Of that, what one window may take at most.
-const MEMORY_ONE: usize = MEMORY / 24;
+const MEMORY_ONE: usize = MEMORY / 64;
 /// How often samples are taken from where signals put them.
 const DRAIN: u64 = 50_000_000;
 /// How often what is known is worked out, and how long that may take.
@@ -26,6 +27,10 @@ const LOOK_TIME: Duration = Duration::from_millis(150);
 const LOOK_TIME_DECIDING: Duration = Duration::from_millis(1500);
 /// How long the last look may take, by how long was measured: a quarter, within bounds.
 const LAST_TIME: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];
+/// Who replays windows while others are measured: what processors have left over.
+const MEANWHILE: Crew = Crew { threads: 1, nice: 19 };
+/// How many do in the end.
+const THREADS_MAX: usize = 4;
 /// The speed-ups that are confirmed, in turns; the nearest of those that were asked for.
 const CONFIRMED: [f64; 4] = [0.5, 0.25, 0.5, 1.0];
 
@@ -145,7 +150,7 @@ impl<P: Program> Controller<'_, P> {
                 self.looked = now;
                 let evidence = self.evidence();
                 let time = if until_precise { LOOK_TIME_DECIDING } else { LOOK_TIME };
-                self.program.think(evidence, Effort { time, is_final: false });
+                self.program.think(evidence, Effort { time, is_final: false, crew: MEANWHILE });
             }
             match self.plan.next(now) {
                 Step::Done => break,
@@ -163,9 +168,20 @@ impl<P: Program> Controller<'_, P> {
         let time = (self.program.now() - self.began) / 4;
         let time = Duration::from_nanos(time).clamp(LAST_TIME[0], LAST_TIME[1]);
         let evidence = self.evidence();
-        let finding = self.program.conclude(evidence, Effort { time, is_final: true })?;
-        (self.publish)(Phase::Finished, Some(finding.report.clone()));
-        Some(finding.report)
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
+        let crew = Crew { threads, nice: 5 };
+        let report = match self.program.conclude(evidence, Effort { time, is_final: true, crew }) {
+            Some(finding) => finding.report,
+            None => {
+                // A panic of the profiler's own: what was known before is better than nothing.
+                let mut report = self.finding.take()?.report;
+                let text = "the profiler itself failed; this is what was known shortly before".to_owned();
+                report.reasons.push(Reason { target: String::new(), code: ReasonCode::Stopped, text });
+                report
+            }
+        };
+        (self.publish)(Phase::Finished, Some(report.clone()));
+        Some(report)
     }
 
     /// Lets time pass, and takes samples meanwhile.

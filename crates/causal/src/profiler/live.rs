@@ -2,12 +2,12 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use causeway_progress::{Account, Entry, accounts};
 
 use crate::clock;
+use crate::ledger::Experiment;
 use crate::estimate::{Analyst, Effort, Evidence, Finding, Naming, Recording, Request};
 use crate::outcome::Outcome;
 use crate::policy::{Recorder, Rule};
@@ -38,8 +38,10 @@ pub(super) struct Live {
     sampler: Option<Sampler>,
     batch: Batch,
     thinker: Option<Thinker>,
-    /// Processor time of each account's thread when the window began.
-    processor: Vec<(u32, u64)>,
+    /// For how long each account's thread had had a processor, or waited for one, when the window began.
+    wanted: Vec<(u32, u64)>,
+    /// Which part of the time that it was not blocked each thread had or waited for one, lately.
+    running: Vec<(u32, f64)>,
     cost: f64,
 }
 
@@ -53,7 +55,8 @@ impl Live {
             sampler: Some(sampler),
             batch: Batch::default(),
             thinker: Some(thinker),
-            processor: Vec::new(),
+            wanted: Vec::new(),
+            running: Vec::new(),
             cost: cost_of_event(),
         };
         causeway_progress::activate(true);
@@ -91,8 +94,8 @@ impl Program for Live {
     }
 
     fn record(&mut self) {
-        self.processor.clear();
-        self.processor.extend(accounts().into_iter().filter_map(|one| Some((one.number(), cpu_time(one)?))));
+        self.wanted.clear();
+        self.wanted.extend(accounts().into_iter().filter_map(|one| Some((one.number(), wanted(one)?))));
         RECORDER.open(Rule::Record);
     }
 
@@ -101,29 +104,37 @@ impl Program for Live {
         let all = accounts();
         let used = |number: u32| {
             let account: &Account = all.iter().find(|account| account.number() == number)?;
-            let before = self.processor.iter().find(|&&(one, _)| one == number)?.1;
+            let before = self.wanted.iter().find(|&&(one, _)| one == number)?.1;
             // Another thread may have the account by now.
-            cpu_time(account)?.checked_sub(before)
+            wanted(account)?.checked_sub(before)
         };
         let used: Vec<Option<u64>> = all.iter().map(|account| used(account.number())).collect();
         std::thread::sleep(GRACE);
         let trace = RECORDER.take(|_| 1.0);
-        Recording::new(trace, |number| used.get(number as usize).copied().flatten())
+        let recording = Recording::new(trace, |number| used.get(number as usize).copied().flatten());
+        self.running.clear();
+        self.running.extend(recording.trace.threads.iter().map(|thread| (thread.number, thread.running)));
+        recording
     }
 
     fn pause(&mut self, weights: Option<&Weights>, speedup: f64) {
-        let _ = (weights, speedup);
-        RECORDER.open(Rule::Pause);
+        for account in accounts() {
+            let known = self.running.iter().find(|&&(number, _)| number == account.number());
+            RECORDER.ledger().set_running(account, known.map_or(1.0, |&(_, part)| part));
+        }
+        RECORDER.open_experiment(&Experiment { weights, speedup });
     }
 
     fn spent(&self) -> u64 {
-        0
+        RECORDER.ledger().spent(clock::now()).delayed
     }
 
     fn paused(&mut self) -> (Outcome, u64) {
         RECORDER.close();
         std::thread::sleep(GRACE);
-        (Outcome::default(), 0)
+        let (outcome, spent) = RECORDER.outcome();
+        // What is held on connections is a part of the same delay.
+        (outcome, spent.delayed)
     }
 
     fn samples(&mut self, seen: &mut dyn FnMut(u32, u32)) {
@@ -163,11 +174,12 @@ impl Program for Live {
         // Whatever is measured is measured; the program runs on without us.
         self.let_go();
         self.hand_over();
-        let Thinker { ask, thread, .. } = self.thinker.take()?;
-        drop(ask);
-        let mut analyst = thread.join().ok()?;
-        be_nice(FINAL_NICE);
-        Some(analyst.look(&evidence, effort))
+        let Thinker { ask, found, is_busy, .. } = self.thinker.take()?;
+        if is_busy {
+            drop(found.recv());
+        }
+        ask.send(Ask::Look(Box::new(evidence), effort)).ok()?;
+        found.recv().ok()
     }
 }
 
@@ -180,12 +192,11 @@ impl Live {
     }
 }
 
-/// The thread that works out what is known so far, with what processors have left over.
+/// The thread that works out what is known.
 struct Thinker {
     ask: Sender<Ask>,
     found: Receiver<Finding>,
     is_busy: bool,
-    thread: JoinHandle<Analyst<Profile>>,
 }
 
 enum Ask {
@@ -193,16 +204,11 @@ enum Ask {
     Look(Box<Evidence>, Effort),
 }
 
-/// How much others go first: as far as possible while it is measured, a little afterwards, when somebody waits for the report.
-const NICE: i32 = 19;
-const FINAL_NICE: i32 = 5;
-
 impl Thinker {
     fn start(request: Request) -> std::io::Result<Self> {
         let (ask, asked) = channel();
         let (tell, found) = channel();
-        let thread = std::thread::Builder::new().name("causal-analysis".into()).spawn(move || {
-            be_nice(NICE);
+        std::thread::Builder::new().name("causal-analysis".into()).spawn(move || {
             let mut analyst = Analyst::new(request, Profile::new());
             for ask in asked {
                 match ask {
@@ -215,15 +221,9 @@ impl Thinker {
                     }
                 }
             }
-            analyst
         })?;
-        Ok(Self { ask, found, is_busy: false, thread })
+        Ok(Self { ask, found, is_busy: false })
     }
-}
-
-/// Lets others go first; of no consequence if the system refuses.
-fn be_nice(nice: i32) {
-    let _ = rustix::process::setpriority_process(None, nice);
 }
 
 /// Samples on their way to the thinker.
@@ -282,6 +282,17 @@ impl Naming for Profile {
     fn stacks(&mut self) -> Vec<Stack> {
         Self::stacks(self)
     }
+}
+
+/// For how long an account's thread has had a processor or waited for one, nanoseconds; `None` when it has ended.
+///
+/// Who waits for a processor waits the longer the more it has to do, so that time shrinks as its work does. What is neither this nor a
+/// block that the program told of is a wait that nobody told of (a file, a page, a lock that has no hook), and is not made shorter.
+fn wanted(account: &Account) -> Option<u64> {
+    let had = cpu_time(account)?;
+    let statistics = std::fs::read_to_string(format!("/proc/self/task/{}/schedstat", account.tid()?)).ok();
+    let waited = statistics.and_then(|text| text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
+    Some(had + waited.unwrap_or(0))
 }
 
 /// What writing one event down costs, nanoseconds: the clock and the log.
