@@ -209,7 +209,9 @@ impl Ledger {
     #[must_use]
     pub fn busy(&self, account: &Account, now: u64) -> u64 {
         let blocked = self.blocked.get(account.number() as usize).map_or(0, |blocked| blocked.load(Relaxed));
-        self.since(now).saturating_sub(blocked)
+        let since = account.blocked_since.load(Relaxed);
+        let still = if since == 0 { 0 } else { now.saturating_sub(since.max(self.began())) };
+        self.since(now).saturating_sub(blocked + still)
     }
 
     /// The thread's first hook of the window. It was there when the window began, and owes what was paused since unless this very
@@ -316,9 +318,10 @@ impl Ledger {
         BEFORE
     }
 
-    /// What the thread's messages carry from `now` on.
+    /// What a message carries that the thread sends, or a timer that it sets.
     #[must_use]
-    pub fn stamp(&self, account: &Account, window: u32, now: u64) -> Stamp {
+    pub fn sent(&self, account: &Account, window: u32, now: u64) -> Stamp {
+        self.credit(account, now);
         self.stamped(account, window, now, false)
     }
 
@@ -406,8 +409,9 @@ impl Ledger {
     /// What a lock carries when the thread gives it up: readers leave the latest of them.
     #[must_use]
     pub fn unlocked(&self, account: &Account, window: u32, was: Stamp, sharing: Sharing, now: u64) -> Stamp {
-        let mine = self.stamp(account, window, now);
-        let released = |stamp| Self::reading(stamp, window).map(|reading| (BEFORE + reading.sent) - reading.delay);
+        let mine = self.sent(account, window, now);
+        let released =
+            |stamp| Self::reading(stamp, window).map(|reading| (BEFORE + reading.sent).saturating_sub(reading.delay));
         if sharing == Sharing::Shared && released(was) > released(mine) { was } else { mine }
     }
 
@@ -465,11 +469,13 @@ impl Ledger {
     /// What a call to the outside carries. While one of the target's is unanswered, everybody else owes what it saves.
     #[must_use]
     pub fn called(&self, account: &Account, window: u32, whom: u32, now: u64) -> Stamp {
+        self.credit(account, now);
         let is_target = self.whom.load(Relaxed) == whom + 1;
         let stamp = self.stamped(account, window, now, is_target);
         if is_target && stamp != Stamp::default() {
             let since = self.since(now);
-            let more = |calls: u64| Some(if calls == 0 { 1 << CALLS_SHIFT | since } else { calls + (1 << CALLS_SHIFT) });
+            let more =
+                |calls: u64| Some(if calls == 0 { 1 << CALLS_SHIFT | since } else { calls + (1 << CALLS_SHIFT) });
             let _ = self.calls.fetch_update(Relaxed, Relaxed, more);
         }
         stamp
