@@ -83,7 +83,7 @@ pub enum Subject {
 
 /// What windows have told about the program's pace, per nanosecond.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Pace {
+pub struct Tempo {
     /// Entries in the log that fills fastest, at most.
     pub entries: f64,
     /// Octets that a recording takes in memory, at most.
@@ -147,7 +147,7 @@ pub struct Plan {
     dice: Dice,
     purse: Purse,
     ends: u64,
-    pace: Option<Pace>,
+    tempo: Option<Tempo>,
     has_load: bool,
     load_is_known: bool,
     confirms: bool,
@@ -171,7 +171,7 @@ impl Plan {
             dice,
             purse: Purse::new(settings.budget, now),
             ends: now + settings.duration,
-            pace: None,
+            tempo: None,
             has_load: false,
             load_is_known: false,
             confirms: settings.modes != Modes::Screen,
@@ -211,20 +211,20 @@ impl Plan {
     }
 
     /// What was recorded last tells of the pace, and whether anybody outside drives the program.
-    pub fn recorded(&mut self, now: u64, length: u64, pace: Pace, has_load: bool) {
-        let was = self.pace.unwrap_or(pace);
+    pub fn recorded(&mut self, now: u64, length: u64, tempo: Tempo, has_load: bool) {
+        let was = self.tempo.unwrap_or(tempo);
         let mean = |was: f64, is: f64| was + (is - was) * 0.3;
-        self.pace = Some(Pace {
-            entries: pace.entries.max(was.entries * 0.9),
-            octets: pace.octets.max(was.octets * 0.9),
-            hits: mean(was.hits, pace.hits),
-            latency: mean(was.latency, pace.latency),
-            recording: mean(was.recording, pace.recording),
-            busy: mean(was.busy, pace.busy),
+        self.tempo = Some(Tempo {
+            entries: tempo.entries.max(was.entries * 0.9),
+            octets: tempo.octets.max(was.octets * 0.9),
+            hits: mean(was.hits, tempo.hits),
+            latency: mean(was.latency, tempo.latency),
+            recording: mean(was.recording, tempo.recording),
+            busy: mean(was.busy, tempo.busy),
         });
         self.has_load |= has_load;
         let usual = if self.settings.modes == Modes::Confirm { 0.1 } else { 0.5 };
-        let duty = (RECORDING / pace.recording.max(1e-9)).min(usual);
+        let duty = (RECORDING / tempo.recording.max(1e-9)).min(usual);
         let gap = length as f64 * (1.0 / duty - 1.0) * (0.5 + self.dice.part());
         self.record_due = now + gap as u64;
     }
@@ -257,6 +257,14 @@ impl Plan {
         }
     }
 
+    /// The window can't be opened: its target is no longer known.
+    pub fn lost(&mut self, pause: &Pause) {
+        self.block = None;
+        if let Subject::Candidate(at) = pause.subject {
+            self.candidates[at].wanted = false;
+        }
+    }
+
     /// The load is known well enough; `confirms` says whether pauses can still tell anything about targets.
     pub fn load_known(&mut self, known: bool, confirms: bool) {
         self.load_is_known = known;
@@ -266,7 +274,7 @@ impl Plan {
     /// The targets to be confirmed from now on: names, and the part of all samples that each has.
     pub fn confirm<'a>(&mut self, targets: impl Iterator<Item = (&'a str, f64)>) {
         self.candidates.iter_mut().for_each(|one| one.wanted = false);
-        let busy = self.pace.map_or(1.0, |pace| pace.busy).max(1.0);
+        let busy = self.tempo.map_or(1.0, |tempo| tempo.busy).max(1.0);
         for (name, share) in targets {
             match self.candidates.iter_mut().find(|one| one.name == name) {
                 Some(known) => known.wanted = true,
@@ -343,13 +351,13 @@ impl Plan {
 
     /// Begins a block, if one is wanted and what it costs is there.
     fn begin_block(&mut self, now: u64) -> bool {
-        let Some(pace) = self.pace else { return false };
+        let Some(tempo) = self.tempo else { return false };
         let elapsed = self.settings.duration - (self.ends - now);
         if self.pausing as f64 > PAUSING * elapsed as f64 {
             return false;
         }
         let Some((subject, speedup)) = self.choose() else { return false };
-        let mut length = pause_length(&pace);
+        let mut length = pause_length(&tempo);
         // Two windows cost; what comes in while the block lasts is not counted on.
         let budget = self.purse.left(now) / 2;
         if self.cost(subject, speedup, length) > budget {
@@ -417,11 +425,11 @@ impl Plan {
     }
 
     fn record_length(&self) -> u64 {
-        let Some(pace) = self.pace else { return RECORD[0] };
+        let Some(tempo) = self.tempo else { return RECORD[0] };
         let wanted =
-            (HITS / pace.hits.max(1e-12)).max(LATENCIES * pace.latency).clamp(RECORD[1] as f64, RECORD[2] as f64);
-        let fits = (0.8 * self.settings.entries_max / pace.entries.max(1e-12))
-            .min(self.settings.octets_max / pace.octets.max(1e-12));
+            (HITS / tempo.hits.max(1e-12)).max(LATENCIES * tempo.latency).clamp(RECORD[1] as f64, RECORD[2] as f64);
+        let fits = (0.8 * self.settings.entries_max / tempo.entries.max(1e-12))
+            .min(self.settings.octets_max / tempo.octets.max(1e-12));
         (wanted.min(fits) as u64).clamp(RECORD[0] / 2, RECORD[2]).min((self.settings.duration / 8).max(RECORD[0] / 2))
     }
 }
@@ -431,8 +439,8 @@ fn margin(speedup: f64) -> u64 {
     (2.0 * POLL as f64 * speedup) as u64
 }
 
-fn pause_length(pace: &Pace) -> u64 {
-    let wanted = (HITS / pace.hits.max(1e-12)).max(LATENCIES * pace.latency);
+fn pause_length(tempo: &Tempo) -> u64 {
+    let wanted = (HITS / tempo.hits.max(1e-12)).max(LATENCIES * tempo.latency);
     wanted.clamp(PAUSE[0] as f64, PAUSE[1] as f64) as u64
 }
 

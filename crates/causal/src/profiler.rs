@@ -1,4 +1,5 @@
-//! x
+//! The run of a profile: what is asked, what is done about it, and how it stands.
+
 /// Which ways a profile goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Modes {

@@ -36,6 +36,7 @@ pub enum Pace {
 #[derive(Debug)]
 pub struct Replay {
     script: Script,
+    measures: Vec<Measure>,
     measured: Outcome,
 }
 
@@ -44,8 +45,10 @@ impl Replay {
     #[must_use]
     pub fn new(trace: &Trace) -> Self {
         let script = script::write(trace);
-        let measured = measured(&script);
-        Self { script, measured }
+        let totals = recorded(&script);
+        let measures = totals.measures();
+        let measured = totals.outcome(&vec![Measure::Pooled; measures.len()], script.busiest);
+        Self { script, measures, measured }
     }
 
     /// What the window came to as it was recorded.
@@ -59,7 +62,7 @@ impl Replay {
     pub fn run(&self, weights: &Weights, speedup: f64, pace: Pace) -> Outcome {
         let mut world = World::new(&self.script, weights, speedup, pace);
         world.run();
-        world.totals.outcome(&self.script)
+        world.totals.outcome(&self.measures, self.script.busiest)
     }
 }
 
@@ -446,38 +449,66 @@ impl Totals {
         tally.last = tally.last.max(at);
     }
 
-    fn outcome(mut self, script: &Script) -> Outcome {
-        let points = self
-            .tallies
-            .iter()
-            .zip(&mut self.latencies)
-            .map(|(tallies, latencies)| point(tallies.iter().copied(), latencies))
+    fn measures(&self) -> Vec<Measure> {
+        self.tallies.iter().map(|tallies| Measure::choose(tallies)).collect()
+    }
+
+    fn outcome(mut self, measures: &[Measure], busiest: f64) -> Outcome {
+        let of_point = self.tallies.iter().zip(&mut self.latencies).zip(measures);
+        let points = of_point
+            .map(|((tallies, latencies), measure)| {
+                let hits = tallies.iter().map(|tally| tally.hits).sum();
+                PointOutcome::new(hits, measure.apply(tallies), latencies)
+            })
             .collect();
-        Outcome { points, busiest: script.busiest }
+        Outcome { points, busiest }
     }
 }
 
-/// What a point came to, from what each chain contributed.
-///
-/// A chain's pace is what passes between its first and its last unit: what lies before and behind these is the window's edges, which no
-/// replay moves. Where most units are their chain's only one the program's pace is taken for all of them together.
-fn point(tallies: impl Iterator<Item = Tally> + Clone, latencies: &mut [f64]) -> PointOutcome {
-    let tallies = tallies.filter(|tally| tally.hits > 0);
-    let hits: u64 = tallies.clone().map(|tally| tally.hits).sum();
-    let repeated = tallies.clone().filter(|tally| tally.hits > 1 && tally.last > tally.first);
-    let in_repeated: u64 = repeated.clone().map(|tally| tally.hits).sum();
-    let rate = if in_repeated * 2 > hits {
-        repeated.map(|tally| (tally.hits - 1) as f64 / (tally.last - tally.first)).sum()
-    } else {
-        let first = tallies.clone().map(|tally| tally.first).fold(f64::INFINITY, f64::min);
-        let last = tallies.map(|tally| tally.last).fold(0.0, f64::max);
-        if hits > 1 && last > first { (hits - 1) as f64 / (last - first) } else { 0.0 }
-    };
-    PointOutcome::new(hits, if rate > 0.0 { 1.0 / rate } else { 0.0 }, latencies)
+/// How the time per unit of a point is had from what its chains contributed.
+#[derive(Clone, Copy, Debug)]
+enum Measure {
+    /// By what passes between two units of a chain, on average, and how many chains go side by side. What lies before a chain's first
+    /// unit and behind its last one is the window's edges, which no replay moves.
+    Chains(f64),
+    /// Most units are their chain's only one: by what passes between any two.
+    Pooled,
 }
 
-/// What the window came to as it was recorded.
-fn measured(script: &Script) -> Outcome {
+/// Mean time between two units of a chain, by how many such times.
+fn cycle(tallies: &[Tally]) -> (f64, u64) {
+    let repeated = tallies.iter().filter(|tally| tally.hits > 1);
+    let (time, count) =
+        repeated.fold((0.0, 0), |sum, tally| (sum.0 + tally.last - tally.first, sum.1 + tally.hits - 1));
+    (time / count.max(1) as f64, count)
+}
+
+/// Mean time between two units, whoever's.
+fn pooled(tallies: &[Tally]) -> f64 {
+    let hits: u64 = tallies.iter().map(|tally| tally.hits).sum();
+    let first = tallies.iter().map(|tally| tally.first).fold(f64::INFINITY, f64::min);
+    let last = tallies.iter().map(|tally| tally.last).fold(0.0, f64::max);
+    if hits > 1 { (last - first).max(0.0) / (hits - 1) as f64 } else { 0.0 }
+}
+
+impl Measure {
+    /// From the window as it was recorded.
+    fn choose(tallies: &[Tally]) -> Self {
+        let hits: u64 = tallies.iter().map(|tally| tally.hits).sum();
+        let ((cycle, count), pooled) = (cycle(tallies), pooled(tallies));
+        if count * 2 > hits && cycle > 0.0 && pooled > 0.0 { Self::Chains(cycle / pooled) } else { Self::Pooled }
+    }
+
+    fn apply(self, tallies: &[Tally]) -> f64 {
+        match self {
+            Self::Chains(side_by_side) => cycle(tallies).0 / side_by_side,
+            Self::Pooled => pooled(tallies),
+        }
+    }
+}
+
+/// The progress that was recorded.
+fn recorded(script: &Script) -> Totals {
     let mut totals = Totals::new(script);
     let mut visits = vec![0.0; script.visits as usize];
     let steps = || {
@@ -501,5 +532,5 @@ fn measured(script: &Script) -> Outcome {
             _ => {}
         }
     }
-    totals.outcome(script)
+    totals
 }

@@ -26,7 +26,7 @@ struct Run {
 /// is asserted at every one of these moments.
 fn run(
     settings: Settings,
-    pace: Pace,
+    tempo: Tempo,
     has_load: bool,
     targets: &[(&str, f64)],
     growth: impl Fn(&Pause, u64) -> f64,
@@ -47,7 +47,7 @@ fn run(
                 run.records.push((now, length));
                 run.recorded += length;
                 now += length;
-                plan.recorded(now, length, pace, has_load);
+                plan.recorded(now, length, tempo, has_load);
                 plan.confirm(targets.iter().copied());
             }
             Step::Pause(pause) => {
@@ -74,7 +74,7 @@ fn run(
     run
 }
 
-const SERVER: Pace = Pace { entries: 1e-4, octets: 1e-2, hits: 2e-5, latency: 1e6, recording: 0.02, busy: 1.0 };
+const SERVER: Tempo = Tempo { entries: 1e-4, octets: 1e-2, hits: 2e-5, latency: 1e6, recording: 0.02, busy: 1.0 };
 
 /// CAUSAL.md §3: what is lost stays within the budget, at any moment and whatever the windows cost.
 #[test]
@@ -133,9 +133,9 @@ fn blocks_are_balanced_and_fair() {
 #[test]
 fn recording_costs_no_more_than_its_part() {
     for (recording, entries, octets) in [(0.02, 1e-4, 1e-3), (0.2, 2e-3, 0.05), (0.5, 5e-3, 0.2), (0.001, 1e-6, 1e-5)] {
-        let pace = Pace { recording, entries, octets, ..SERVER };
+        let tempo = Tempo { recording, entries, octets, ..SERVER };
         for seed in 0..20 {
-            let run = run(settings(seed, Modes::Screen, 0.0), pace, true, &[("a", 0.5)], |_, _| 1.0);
+            let run = run(settings(seed, Modes::Screen, 0.0), tempo, true, &[("a", 0.5)], |_, _| 1.0);
             let part = run.recorded as f64 / 30e9 * recording;
             assert!(part <= RECORDING * 1.3, "{recording}: {part}");
             assert!(run.pauses.is_empty(), "no budget, no probes");
@@ -156,7 +156,7 @@ fn recording_costs_no_more_than_its_part() {
 /// Where a unit takes long, or few are done, windows are longer.
 #[test]
 fn windows_are_as_long_as_progress_needs() {
-    let slow = Pace { hits: 1e-8, octets: 1e-3, ..SERVER };
+    let slow = Tempo { hits: 1e-8, octets: 1e-3, ..SERVER };
     let far = run(settings(1, Modes::Both, 0.03), slow, true, &[("a", 0.1)], |pause, _| 0.1 * pause.speedup);
     assert!(far.records[1..].iter().filter(|(_, length)| *length == RECORD[2]).count() + 2 >= far.records.len());
     assert!(far.pauses.iter().filter(|one| one.length == PAUSE[1]).count() * 2 > far.pauses.len());

@@ -143,6 +143,28 @@ impl Marks {
         marks
     }
 
+    /// How long clients are away, the median of those who woke a thread; 0 when none did.
+    fn usual_gap(&self, trace: &Trace) -> u64 {
+        let mut gaps = Vec::new();
+        for thread in &trace.threads {
+            let mut up = None;
+            for &(at, event) in &thread.events {
+                match event {
+                    Event::BlockEnded => up = Some(at),
+                    Event::Kind(_) => {}
+                    Event::Arrived { connection, at: came } => {
+                        if let (Some(up), Some((_, written))) = (up.take(), self.write_before(connection, came)) {
+                            gaps.push(up.saturating_sub(written));
+                        }
+                    }
+                    _ => up = None,
+                }
+            }
+        }
+        gaps.sort_unstable();
+        gaps.get(gaps.len() / 2).copied().unwrap_or(0)
+    }
+
     /// The last write on the connection that what came at `at` may be an answer to.
     fn write_before(&self, connection: u64, at: u64) -> Option<(u32, u64)> {
         let writes = self.writes.get(&connection)?;
@@ -176,6 +198,8 @@ struct Writer<'a> {
     whoms: HashMap<u64, u32>,
     /// Units that were seen to begin.
     begun: HashSet<u64>,
+    /// How long clients are away, as seen by a thread that was idle when they came back.
+    usual_gap: u64,
     lags: Vec<f64>,
     lock_lags: Vec<f64>,
     /// The job in which each mark is set.
@@ -202,6 +226,8 @@ struct Hand {
     is_anonymous: bool,
     /// How many of the steps are surely the job's: all but the work behind the last other one.
     own: usize,
+    /// Waits that one standstill explains (a barrier's): since when, until when, which one was the last to come and when.
+    group: Option<(u64, u64, usize, u64)>,
     /// Locks that it holds.
     held: Vec<(u64, Sharing)>,
     blocked: Option<u64>,
@@ -223,6 +249,7 @@ pub(super) fn write(trace: &Trace) -> Script {
         }
     }
     releases.values_mut().for_each(|times| times.sort_unstable());
+    let usual_gap = marks.usual_gap(trace);
     let mut writer = Writer {
         setters: vec![NONE; marks.count as usize],
         script: Script {
@@ -238,6 +265,7 @@ pub(super) fn write(trace: &Trace) -> Script {
         releases,
         whoms,
         begun,
+        usual_gap,
         lags: Vec::new(),
         lock_lags: Vec::new(),
         came: Vec::new(),
@@ -272,6 +300,7 @@ impl Writer<'_> {
             chain: None,
             is_anonymous: true,
             own: 0,
+            group: None,
             held: Vec::new(),
             blocked,
             unexplained: None,
@@ -346,6 +375,7 @@ impl Writer<'_> {
             }
             Event::Arrived { connection, at: came } => {
                 let chain = Some(self.chains.of(connection << 1));
+                let came = self.arrival(hand, connection, came, at);
                 let when = match self.marks.write_before(connection, came) {
                     Some((mark, written)) => {
                         When::After { mark, gap: (came - written) as f64, link: Link::Clients(self.since(came)) }
@@ -412,6 +442,19 @@ impl Writer<'_> {
         idle
     }
 
+    /// When something came on a connection, as far as that can be known. A thread that was idle was woken by it; one that was
+    /// busy may have looked late, so it is believed to have come as fast as others do.
+    fn arrival(&self, hand: &Hand, connection: u64, came: u64, now: u64) -> u64 {
+        if came != now {
+            return came;
+        }
+        match (hand.unexplained, self.marks.write_before(connection, now)) {
+            (Some((_, up)), _) => up,
+            (None, Some((_, written))) => now.min(written + self.usual_gap),
+            (None, None) => now,
+        }
+    }
+
     fn reached(&mut self, point: u32) {
         self.script.points = self.script.points.max(point + 1);
     }
@@ -461,14 +504,18 @@ impl Writer<'_> {
             (Some((since, up)), Some(ready)) if (since..=up).contains(&ready) => (up - ready) as f64,
             _ => -1.0,
         };
-        let cause = Cause { when, lag };
+        let mut cause = Cause { when, lag };
         if lag >= 0.0 {
             self.lags.push(lag);
         }
         if !hand.is_worker || blocked > 0 {
+            hand.join_group(stood, at, ready, &mut cause);
             let behind = hand.work.split_off(if stood.is_some() && blocked == 0 { 0 } else { hand.work.len() });
             self.work(hand);
             hand.steps.push(Step::Await(cause));
+            if let Some(group) = hand.group.as_mut().filter(|group| group.2 == NO_STEP) {
+                group.2 = hand.steps.len() - 1;
+            }
             hand.work = behind;
             return;
         }
@@ -484,6 +531,7 @@ impl Writer<'_> {
     /// Ends the job behind its first `own` steps; those that are left are the next one's.
     fn end_job(&mut self, hand: &mut Hand, own: usize) {
         let rest = hand.steps.split_off(own.min(hand.steps.len()));
+        let chain = hand.chain.take().unwrap_or(NONE);
         if !hand.steps.is_empty() {
             let from = self.script.steps.len() as u32;
             let job = self.script.jobs.len() as u32;
@@ -494,7 +542,6 @@ impl Writer<'_> {
             }
             self.script.steps.append(&mut hand.steps);
             let steps = from..self.script.steps.len() as u32;
-            let chain = hand.chain.take().unwrap_or(NONE);
             self.script.jobs.push(Job { thread: hand.thread, cause: hand.cause, steps, chain });
             self.came.push(hand.came);
         }
@@ -536,7 +583,35 @@ fn median(values: &mut [f64]) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
+/// A wait whose step is not written yet.
+const NO_STEP: usize = usize::MAX;
+/// How long a thread may take to look at all that one standstill was for.
+const GROUP: u64 = 20_000;
+
 impl Hand {
+    /// Where a thread stood still for several messages, it was the last of them that it stood still for, and that one's lag alone counts.
+    fn join_group(&mut self, stood: Option<(u64, u64)>, at: u64, ready: Option<u64>, cause: &mut Cause) {
+        let Some(ready) = ready else { return };
+        if let Some((since, up)) = stood {
+            self.group = Some((since, up, NO_STEP, ready));
+            return;
+        }
+        let Some((since, up, step, last)) = self.group else { return };
+        let explained = at <= up + GROUP && ready <= up;
+        if !explained || !self.steps[step..].iter().all(|step| matches!(step, Step::Await(_) | Step::Work(..))) {
+            self.group = None;
+            return;
+        }
+        cause.lag = 0.0;
+        if ready > last {
+            if let Step::Await(earlier) = &mut self.steps[step] {
+                earlier.lag = 0.0;
+            }
+            cause.lag = (up - ready) as f64;
+            self.group = Some((since, up, NO_STEP, ready));
+        }
+    }
+
     fn push(&mut self, step: Step) {
         self.steps.push(step);
         self.own = self.steps.len();
