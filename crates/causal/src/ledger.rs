@@ -13,6 +13,8 @@
 //! Everything here is a rule that is given the account and the time, and answers how long to sleep or to wait: the policy sleeps, and
 //! a simulation lets its clock run. Cells of an account are written by its own thread only.
 
+#[cfg(test)]
+mod tests;
 mod units;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
