@@ -231,7 +231,12 @@ impl Recorder {
         account.kind.store(kind, Relaxed);
     }
 
-    /// The time of a message of the world's by our clock.
+    /// The time of a message of the world's by our clock; 0 when it is not known.
+    fn known(&self, unix: u64, now: u64) -> u64 {
+        if unix == 0 { 0 } else { self.ours(unix, now) }
+    }
+
+    /// The same; now when it is not known.
     fn ours(&self, unix: u64, now: u64) -> u64 {
         match unix {
             0 => now,
@@ -411,7 +416,7 @@ impl Policy for Recorder {
 
     fn arrived(&self, account: &'static Account, connection: &mut Stamp, arrived: u64) {
         let paused = self.pausing(account, |ledger, window, now| {
-            ledger.arrived(account, window, *connection, self.ours(arrived, now), now);
+            ledger.arrived(account, window, *connection, self.known(arrived, now), now);
         });
         if paused.is_none() {
             self.record(account, |window, now| Event::Arrived {

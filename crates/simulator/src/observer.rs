@@ -301,7 +301,7 @@ impl Observer {
             Mode::Record => {
                 let fresh = self.fresh();
                 let connection = Self::lasting(self.window, &mut self.connections[task], fresh);
-                self.write(thread, now, Event::Arrived { connection, at });
+                self.write(thread, now, Event::Arrived { connection, at: if at == 0 { now } else { at } });
             }
             Mode::Pause => self.ledger.arrived(self.join(thread), self.window, *stamp, at, now),
         }
