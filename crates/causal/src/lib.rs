@@ -27,5 +27,6 @@ pub mod outcome;
 pub mod policy;
 pub mod report;
 pub mod sample;
+pub mod symbols;
 pub mod target;
 pub mod trace;
