@@ -63,6 +63,14 @@ struct Loaded {
     tables: Option<Tables>,
 }
 
+/// What debug information says about one place.
+#[derive(Default)]
+struct Found {
+    name: Option<String>,
+    line: Option<(String, Origin)>,
+    module: Option<String>,
+}
+
 /// What a file says.
 #[derive(Default)]
 struct Tables {
@@ -71,6 +79,8 @@ struct Tables {
     symbols: Vec<(u64, u64, String)>,
     /// Where the compiler was run.
     folders: Vec<String>,
+    /// Crates: the file that each begins with, and its name.
+    crates: Vec<(String, String)>,
 }
 
 impl Symbolizer {
@@ -121,16 +131,17 @@ impl Symbolizer {
         let (module, tables) = (&loaded.module, loaded.tables.get_or_insert_with(|| Tables::read(&loaded.module.path)));
         let (is_program, own) = (module.is_program, (address - module.bias) as u64);
         let origin = if is_program { Origin::Program } else { Origin::System };
-        // (mangled name, file and line)
-        let mut found: Vec<(Option<String>, Option<(String, Origin)>)> = Vec::new();
+        let mut found: Vec<Found> = Vec::new();
         if let Some(Ok(mut frames)) = tables.debug.as_ref().map(|debug| debug.find_frames(own)) {
             while let Ok(Some(frame)) = frames.next() {
                 let name = frame.function.as_ref().and_then(|name| name.raw_name().ok()).map(|name| name.into_owned());
-                let line = frame.location.and_then(|place| {
-                    let (file, origin) = paths::readable(place.file?, &tables.folders);
-                    Some((format!("{file}:{}", place.line?), origin))
+                let file = frame.location.as_ref().and_then(|place| place.file);
+                let line = file.zip(frame.location.as_ref().and_then(|place| place.line)).map(|(file, line)| {
+                    let (file, origin) = paths::readable(file, &tables.folders);
+                    (format!("{file}:{line}"), origin)
                 });
-                found.push((name, line));
+                let module = file.and_then(|file| paths::module(file, &tables.crates));
+                found.push(Found { name, line, module });
             }
         }
         let symbol = tables.symbol(own).map(str::to_owned);
@@ -139,7 +150,7 @@ impl Symbolizer {
             _ => "[program]".to_owned(),
         };
         if is_program {
-            let has_line = found.iter().any(|(_, line)| line.is_some());
+            let has_line = found.iter().any(|found| found.line.is_some());
             self.found[if has_line {
                 0
             } else if symbol.is_some() || !found.is_empty() {
@@ -149,19 +160,33 @@ impl Symbolizer {
             }] += 1;
         }
         if found.is_empty() {
-            found.push((None, None));
+            found.push(Found::default());
         }
         let outermost = found.len() - 1;
         let mut places = Vec::with_capacity(found.len());
-        for (at, (name, line)) in found.into_iter().enumerate() {
+        // From the outermost one inwards: a closure is named after the function that it stands in.
+        let mut last: Option<(String, Option<String>)> = None;
+        for (at, Found { name, line, module }) in found.into_iter().enumerate().rev() {
             let is_inlined = at < outermost;
-            // The symbol table knows the outermost one, too.
-            let name = name.or_else(|| symbol.clone().filter(|_| !is_inlined));
+            // The symbol table knows the whole name of the outermost one.
+            let whole = name.as_ref().filter(|name| names::is_whole(name)).cloned();
+            let name = whole.or_else(|| symbol.clone().filter(|_| !is_inlined)).or(name);
             let function = match &name {
-                Some(name) => self.readable(name),
+                Some(name) if names::is_whole(name) || module.is_none() => self.readable(name),
+                Some(name) => {
+                    let around = last.as_ref().filter(|around| around.1 == module).map(|around| around.0.as_str());
+                    let module = module.as_deref().unwrap_or_default();
+                    match (names::bare(name), around) {
+                        ("{closure}", Some(around)) => {
+                            self.number(&format!("{}::{{closure}}", around.trim_end_matches("::{closure}")))
+                        }
+                        (bare, _) => self.number(&format!("{module}::{bare}")),
+                    }
+                }
                 None if is_inlined => continue,
                 None => self.number(&fallback),
             };
+            last = Some((self.name(function).to_owned(), module));
             let origin = match &line {
                 Some((_, origin)) => *origin,
                 None => paths::by_function(self.name(function)).unwrap_or(origin),
@@ -169,6 +194,7 @@ impl Symbolizer {
             let line = line.map(|(line, _)| self.number(&line));
             places.push(Place { function, line, is_inlined, origin });
         }
+        places.reverse();
         places
     }
 
@@ -217,11 +243,8 @@ impl Tables {
         let Ok(file) = object::File::parse(&*octets) else { return Self::default() };
         let is_debug = |name| file.section_by_name(name).is_some_and(|section| section.size() > 0);
         let debug = is_debug(".debug_info") || is_debug(".zdebug_info");
-        Self {
-            symbols: symbols(&file),
-            folders: if debug { folders(&file).unwrap_or_default() } else { Vec::new() },
-            debug: if debug { Loader::new(path).ok() } else { None },
-        }
+        let (folders, crates) = if debug { units(&file).unwrap_or_default() } else { Default::default() };
+        Self { symbols: symbols(&file), folders, crates, debug: if debug { Loader::new(path).ok() } else { None } }
     }
 
     fn symbol(&self, address: u64) -> Option<&str> {
@@ -258,27 +281,35 @@ fn symbols(file: &object::File<'_>) -> Vec<(u64, u64, String)> {
     symbols
 }
 
-/// The folders in which the compiler was run: what paths of the program's own files begin with.
-fn folders(file: &object::File<'_>) -> Option<Vec<String>> {
+/// Folders, and files with names of crates.
+type Units = (Vec<String>, Vec<(String, String)>);
+
+/// The folders in which the compiler was run, which is what paths of the program's own files begin with; and the crates.
+fn units(file: &object::File<'_>) -> Option<Units> {
     let section = |name: &str| {
         file.section_by_name(name).and_then(|section| section.uncompressed_data().ok()).unwrap_or_default()
     };
-    let octets =
-        DwarfSections::<Vec<u8>>::load(|id| Ok::<_, addr2line::gimli::Error>(section(id.name()).into_owned())).ok()?;
+    let octets = DwarfSections::load(|id| Ok::<_, addr2line::gimli::Error>(section(id.name()))).ok()?;
     let dwarf = octets.borrow(|octets| EndianSlice::new(octets, NativeEndian));
-    let (mut folders, mut units) = (HashSet::new(), dwarf.units());
+    let (mut folders, mut crates, mut units) = (HashSet::new(), HashSet::new(), dwarf.units());
     while let Ok(Some(head)) = units.next() {
         let Ok(unit) = dwarf.unit(head) else { continue };
-        if let Some(folder) = unit.comp_dir.as_ref().map(|folder| folder.to_string_lossy()) {
-            let folder = folder.trim_end_matches('/');
-            if folder.starts_with('/') && folder.len() > 1 && !folders.contains(folder) {
-                folders.insert(folder.to_owned());
-            }
+        let folder = unit.comp_dir.map(|folder| folder.to_string_lossy()).unwrap_or_default();
+        let folder = folder.trim_end_matches('/');
+        if folder.starts_with('/') && !folders.contains(folder) {
+            folders.insert(folder.to_owned());
+        }
+        // rustc's names of units: the crate's root, then the crate with a hash and the unit's number.
+        let name = unit.name.map(|name| name.to_string_lossy()).unwrap_or_default();
+        if let Some((root, unit)) = name.split_once("/@/") {
+            let root = if root.starts_with('/') { root.to_owned() } else { format!("{folder}/{root}") };
+            crates.insert((root, unit.split('.').next().unwrap_or_default().to_owned()));
         }
     }
-    let mut folders: Vec<_> = folders.into_iter().collect();
-    folders.sort_unstable_by_key(|folder| std::cmp::Reverse(folder.len()));
-    Some(folders)
+    let (mut folders, mut crates): (Vec<_>, Vec<_>) = (folders.into_iter().collect(), crates.into_iter().collect());
+    folders.sort_unstable_by_key(|folder: &String| std::cmp::Reverse(folder.len()));
+    crates.sort_unstable();
+    Some((folders, crates))
 }
 
 #[cfg(test)]

@@ -21,6 +21,16 @@ pub(super) fn readable(mangled: &str) -> String {
     }
 }
 
+/// Whether a name says where its function stands; with `debug = "line-tables-only"` what was inlined has a bare name.
+pub(super) fn is_whole(name: &str) -> bool {
+    name.starts_with("_Z") || name.starts_with("_R") || name.contains("::")
+}
+
+/// A bare name, without the types that it was made for; closures without their number.
+pub(super) fn bare(name: &str) -> &str {
+    if name.starts_with("{closure") || name.starts_with("{{closure") { "{closure}" } else { bracketed(name).0 }
+}
+
 /// A path of a function or a type: what is in brackets is shortened, arguments of functions are left out.
 fn path(whole: &str) -> String {
     let mut out: Vec<String> = Vec::new();
@@ -113,7 +123,7 @@ mod tests {
                 "core::ptr::drop_in_place<String>",
             ),
             (
-                "_ZN60_$LT$alloc..vec..Vec$LT$T$GT$$u20$as$u20$core..clone..Clone$GT$5clone17h0123456789abcdefE",
+                "_ZN63_$LT$alloc..vec..Vec$LT$T$GT$$u20$as$u20$core..clone..Clone$GT$5clone17h0123456789abcdefE",
                 "<alloc::vec::Vec<T> as Clone>::clone",
             ),
             ("_ZN3app4main28_$u7b$$u7b$closure$u7d$$u7d$17h0123456789abcdefE", "app::main::{closure}"),

@@ -52,11 +52,24 @@ fn without_version(path: &str) -> String {
     let (package, rest) = path.split_once('/').unwrap_or((path, ""));
     let is_version = |at: &usize| {
         let mut numbers = package[at + 1..].splitn(3, '.');
-        let is_number = |part: Option<&str>| part.is_some_and(|part| part.starts_with(|ch: char| ch.is_ascii_digit()));
-        is_number(numbers.next()) && is_number(numbers.next()) && is_number(numbers.next())
+        let is_number = |part: Option<&str>| part.is_some_and(|part| part.bytes().all(|octet| octet.is_ascii_digit()));
+        is_number(numbers.next()) && is_number(numbers.next()) && numbers.next().is_some()
     };
     let end = package.match_indices('-').map(|(at, _)| at).find(is_version).unwrap_or(package.len());
     format!("{}/{rest}", &package[..end])
+}
+
+/// The module that a file is, by the roots of crates (file and name): `/w/crates/h1/src/read/body.rs` is `h1::read::body`.
+pub(super) fn module(file: &str, crates: &[(String, String)]) -> Option<String> {
+    let file = file.replace("/./", "/");
+    let folder = |root: &str| root.rfind('/').map_or(0, |at| at + 1);
+    let of_file = crates.iter().filter(|(root, _)| *root == file || file.starts_with(&root[..folder(root)]));
+    // A folder may be of a library and of programs; what is not a program's root is the library's.
+    let (root, name) = of_file.max_by_key(|(root, _)| (*root == file, folder(root), root.ends_with("/lib.rs")))?;
+    let inside = if *root == file { "" } else { &file[folder(root)..] };
+    let inside = inside.trim_end_matches(".rs").trim_end_matches("/mod");
+    let parts = std::iter::once(name.as_str()).chain(inside.split('/').filter(|part| !part.is_empty()));
+    Some(parts.collect::<Vec<_>>().join("::"))
 }
 
 /// By a function's name, where no file is known.
@@ -97,6 +110,28 @@ mod tests {
         ];
         for (file, want, origin) in cases {
             assert_eq!(readable(file, &folders), (want.to_owned(), origin), "{file}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_a_module_of_the_crate_whose_root_is_nearest() {
+        let crates = [
+            ("/w/h1/src/lib.rs", "h1"),
+            ("/w/h1/src/main.rs", "tool"),
+            ("/w/src/lib.rs", "app"),
+            ("/w/h1/examples/x.rs", "x"),
+        ];
+        let crates = crates.map(|(root, name)| (root.to_owned(), name.to_owned()));
+        for (file, want) in [
+            ("/w/h1/src/lib.rs", Some("h1")),
+            ("/w/h1/src/main.rs", Some("tool")),
+            ("/w/h1/src/read/body.rs", Some("h1::read::body")),
+            ("/w/h1/src/read/mod.rs", Some("h1::read")),
+            ("/w/./src/a.rs", Some("app::a")),
+            ("/w/h1/examples/x.rs", Some("x")),
+            ("/elsewhere/a.rs", None),
+        ] {
+            assert_eq!(module(file, &crates).as_deref(), want, "{file}");
         }
     }
 
