@@ -35,6 +35,7 @@ pub mod replay;
 pub mod report;
 pub mod sample;
 pub mod statistics;
+pub mod symbols;
 pub mod target;
 pub mod trace;
 
