@@ -244,7 +244,7 @@ impl<N: Naming> Analyst<N> {
             ..self.request.report()
         };
         for case in &cases {
-            let target = self.target(case, evidence, &names, &points, &mut report);
+            let target = self.target(case, &targets, evidence, &names, &points, &mut report);
             report.targets.push(target);
         }
         report.targets.sort_by(|a, b| {
@@ -359,14 +359,18 @@ impl<N: Naming> Analyst<N> {
     fn target(
         &self,
         case: &Case<'_>,
+        targets: &[Target],
         evidence: &Evidence,
         names: &[String],
         points: &[u32],
         report: &mut Report,
     ) -> TargetReport {
         let target = case.target;
-        let blocks: Vec<&Block> = evidence.blocks.iter().filter(|block| block.name == target.name).collect();
-        let within = evidence.kinds_within.iter().find(|(name, _)| *name == target.name);
+        // What was found for a function holds for its only caller.
+        let same: Vec<&str> =
+            targets.iter().filter(|one| is_same(&one.weights, &target.weights)).map(|one| one.name.as_str()).collect();
+        let blocks: Vec<&Block> = evidence.blocks.iter().filter(|block| same.contains(&block.name.as_str())).collect();
+        let within = evidence.kinds_within.iter().find(|(name, _)| same.contains(&name.as_str()));
         let phase = within.and_then(|(_, within)| confirm::phase(&target.weights, &evidence.kinds, within));
         let phase = reasons::phase(&target.name, phase, &mut report.reasons);
         let confirmed =
