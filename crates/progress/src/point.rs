@@ -132,7 +132,8 @@ macro_rules! progress {
     }};
 }
 
-/// A unit of progress began, whose end is [`end!`] of the same name, on any thread; units end in the order in which they began.
+/// A unit of progress began, whose end is [`end!`](crate::end!) of the same name, on any thread; units end in the order in
+/// which they began.
 /// Where they do not, carry a [`Visit`] with the work.
 ///
 /// ```
