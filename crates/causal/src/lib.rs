@@ -21,9 +21,18 @@
 //! - `profiler`: the run of it all; `report`: what comes out.
 
 pub mod clock;
+pub mod estimate;
+pub mod experiment;
 pub mod kinds;
+pub mod ledger;
+pub mod load;
+mod modules;
 pub mod outcome;
 pub mod policy;
+pub mod profiler;
+pub mod replay;
 pub mod report;
+pub mod sample;
+pub mod statistics;
 pub mod target;
 pub mod trace;

@@ -17,18 +17,18 @@ use std::time::Instant;
 
 use causeway_message::{ResponseHead, StatusCode, StreamId, Version, WaitsFor, WriteList};
 use causeway_pipeline::{Body, CallFault, Frame, Scheme, Transport as Spec};
-use causeway_progress::{Stamp, stage};
+use causeway_progress::{is_active, stage};
 
 use super::links::{Link, LinkState};
 use super::machine::{Event, Machine, Unopened};
-use super::outgoing::{Outgoing, framing};
+use super::outgoing::{Heard, Outgoing, framing};
 use super::{Place, Waiting};
 use crate::clock;
 use crate::drive::{COPIED_BELOW, ROUNDS_MAX, SLICES_MAX, rest};
 use crate::exchange::{OUTPUT_OCTETS_MAX, SlotWake};
 use crate::input::Input;
 use crate::timers::TimerKey;
-use crate::transport::Transport;
+use crate::transport::{Received, Transport};
 use crate::worker::Core;
 
 /// Wakes that a connection keeps for later calls.
@@ -50,7 +50,12 @@ pub(super) struct Connection<T: Transport> {
     calls: Vec<Outgoing>,
     wakes: Vec<SlotWake>,
     timer: TimerKey,
-    stamp: Stamp,
+    /// Of the calls, one is not on its way yet.
+    has_unasked: bool,
+    /// The kernel keeps the time of what comes, for the profiler.
+    is_timed: bool,
+    /// The last read.
+    heard: Heard,
     /// When it last carried a call.
     since: Instant,
     /// Since when the kernel takes nothing of what is to be sent.
@@ -81,7 +86,9 @@ impl<T: Transport> Connection<T> {
             calls: Vec::new(),
             wakes: Vec::new(),
             timer: TimerKey::UNFILED,
-            stamp: Stamp::default(),
+            has_unasked: false,
+            is_timed: false,
+            heard: Heard::default(),
             since: clock::now(),
             stuck: None,
             is_used: false,
@@ -155,6 +162,7 @@ impl<T: Transport> Connection<T> {
             if call.is_given_up() {
                 continue;
             }
+            call.begin();
             let body = call.take_body().unwrap_or_default();
             let framing = framing(&body);
             let opened = self.machine.open(&call.request(), self.scheme, framing, out);
@@ -166,6 +174,7 @@ impl<T: Transport> Connection<T> {
                     }
                     let wake = self.wakes.pop().unwrap_or_default();
                     wake.follow(task.waker());
+                    self.has_unasked = true;
                     self.calls.push(Outgoing::new(stream, call, wake, (body, framing), is_second));
                 }
                 Err(Unopened::Head) => call.fail(CallFault::Request),
@@ -255,13 +264,14 @@ impl<T: Transport> Connection<T> {
             | Event::End { stream }
             | Event::Reset { stream } => *stream,
         };
-        let Self { calls, machine, input, head, .. } = self;
+        let Self { calls, machine, input, head, heard, .. } = self;
         let Some(call) = calls.iter_mut().rfind(|call| call.stream == stream && !call.is_over()) else {
             if let Event::Data { range, .. } = event {
                 machine.release(stream, u32::try_from(range.len()).unwrap_or(u32::MAX), out);
             }
             return;
         };
+        call.hear(*heard);
         match event {
             Event::Interim { .. } if call.is_chatty() => {
                 machine.reset(stream, out);
@@ -335,10 +345,11 @@ impl<T: Transport> Connection<T> {
     fn flush(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
         if out.is_empty() {
             self.stuck = None;
+        } else if std::mem::take(&mut self.has_unasked) {
+            self.ask();
         }
+        let _span = (!out.is_empty()).then(|| stage::WRITE.enter());
         while !out.is_empty() {
-            let _span = stage::WRITE.enter();
-            causeway_progress::written(&mut self.stamp);
             let mut slices = [IoSlice::new(b""); SLICES_MAX];
             let used = out.slices(&mut slices);
             match self.transport.poll_write(task, &slices[..used]) {
@@ -358,6 +369,14 @@ impl<T: Transport> Connection<T> {
             }
         }
         self.calls.iter_mut().for_each(Outgoing::begin_turn);
+    }
+
+    /// Calls whose heads are among what leaves now are with the upstream from here on.
+    fn ask(&mut self) {
+        let span = if is_active() { self.place.upgrade().map(|place| place.span()) } else { None };
+        for call in &mut self.calls {
+            call.ask(span);
+        }
     }
 
     /// Ends the calls that are over; whether there were any.
@@ -383,14 +402,18 @@ impl<T: Transport> Connection<T> {
         if self.is_silent || !self.may_handle(task, out) || !self.input.make_room(&self.core.blocks) {
             return ControlFlow::Continue(false);
         }
+        let is_timed = is_active();
+        if std::mem::replace(&mut self.is_timed, is_timed) != is_timed {
+            self.transport.keep_times(is_timed);
+        }
         let read = {
             let _span = stage::READ.enter();
             self.transport.poll_read(task, self.input.room())
         };
         match read {
-            Poll::Ready(Ok(len)) if len > 0 => {
-                causeway_progress::arrived(&mut self.stamp, 0);
-                self.input.filled(len);
+            Poll::Ready(Ok(Received { octets: octets @ 1.., at })) => {
+                self.heard = Heard { reads: self.heard.reads.wrapping_add(1), at };
+                self.input.filled(octets);
                 ControlFlow::Continue(true)
             }
             Poll::Ready(read) => {

@@ -7,6 +7,7 @@ use std::time::Instant;
 use causeway_message::{BodyLength, Framing, Method, ResponseHead, StatusCode, StreamId, WriteList};
 use causeway_pipeline::upstream::Carried;
 use causeway_pipeline::{Body, BodyFault, CallFault, Frame, Transport};
+use causeway_progress::{Span, Stamp};
 
 use super::machine::Machine;
 use crate::clock;
@@ -34,6 +35,15 @@ enum Inbound {
     Over,
 }
 
+/// A read of the connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Heard {
+    /// Which one: reads so far.
+    pub(super) reads: u32,
+    /// When the kernel had what it brought, nanoseconds since the Unix epoch; 0 when that is not known.
+    pub(super) at: u64,
+}
+
 /// A call on a connection.
 pub(super) struct Outgoing {
     pub(super) stream: StreamId,
@@ -54,6 +64,11 @@ pub(super) struct Outgoing {
     turn_start: u64,
     /// When something was last done for it by the upstream, or taken from us.
     since: Instant,
+    /// For the profiler: when it was asked.
+    stamp: Stamp,
+    is_asked: bool,
+    /// The last read that brought something of the answer.
+    heard: u32,
 }
 
 /// How a request's content will be delimited.
@@ -98,6 +113,25 @@ impl Outgoing {
             sent: 0,
             turn_start: 0,
             since: clock::now(),
+            stamp: Stamp::default(),
+            is_asked: false,
+            heard: 0,
+        }
+    }
+
+    /// Its head leaves, unless it has; `whom` when a profile runs.
+    pub(super) fn ask(&mut self, whom: Option<Span>) {
+        if !std::mem::replace(&mut self.is_asked, true)
+            && let Some(whom) = whom
+        {
+            causeway_progress::called(&mut self.stamp, whom);
+        }
+    }
+
+    /// A read brought something of its answer.
+    pub(super) fn hear(&mut self, read: Heard) {
+        if std::mem::replace(&mut self.heard, read.reads) != read.reads {
+            causeway_progress::answered(self.stamp, read.at);
         }
     }
 

@@ -1,0 +1,352 @@
+//! The handler of SIGPROF, and the timers that send it.
+
+use std::cell::Cell;
+use std::io;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use causeway_progress::Account;
+
+use super::ring::{Record, Ring};
+use super::walk::{Registers, walk};
+use super::{Lost, PERIOD_NS, Rate, THREADS_MAX, rules};
+use crate::clock;
+
+/// By the account's number; made once and kept, since accounts are used again and a handler may be writing.
+static RINGS: [AtomicPtr<Ring>; THREADS_MAX] = [const { AtomicPtr::new(std::ptr::null_mut()) }; THREADS_MAX];
+
+/// What the handler does: one of the following.
+static STATE: AtomicU32 = AtomicU32::new(CLOSED);
+const CLOSED: u32 = 0;
+const CPU: u32 = 1;
+const WALL: u32 = 2;
+
+/// One thread's timer, and whose it is.
+#[derive(Clone, Copy)]
+struct Timer {
+    id: usize,
+    tid: i32,
+}
+
+#[derive(Default)]
+struct Timers {
+    /// By the account's number.
+    by_account: Vec<Option<Timer>>,
+    /// Accounts that could not get one, since the start.
+    refused: Vec<u32>,
+}
+
+static TIMERS: Mutex<Timers> = Mutex::new(Timers { by_account: Vec::new(), refused: Vec::new() });
+
+fn timers<T>(work: impl FnOnce(&mut Timers) -> T) -> T {
+    work(&mut TIMERS.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+impl Timers {
+    fn slot(&mut self, account: &Account) -> Option<&mut Option<Timer>> {
+        let number = account.number() as usize;
+        if number >= THREADS_MAX {
+            return None;
+        }
+        if self.by_account.len() <= number {
+            self.by_account.resize(number + 1, None);
+        }
+        self.by_account.get_mut(number)
+    }
+}
+
+pub(super) fn is_open() -> bool {
+    STATE.load(Ordering::Relaxed) != CLOSED
+}
+
+pub(super) fn is_wall() -> bool {
+    STATE.load(Ordering::Relaxed) == WALL
+}
+
+/// Lets the handler write. The clock is asked once, so that its first use is not in the handler.
+pub(super) fn open(rate: Rate) {
+    let _ = clock::now();
+    timers(|timers| timers.refused.clear());
+    rings().for_each(|(_, ring)| ring.forget_lost());
+    STATE.store(if rate == Rate::Wall { WALL } else { CPU }, Ordering::SeqCst);
+}
+
+/// No timer is left behind; a signal that is still under way does nothing.
+pub(super) fn close() {
+    STATE.store(CLOSED, Ordering::SeqCst);
+    timers(|timers| timers.by_account.drain(..).flatten().for_each(Timer::delete));
+}
+
+/// Sees to it that the account's thread has a timer, and no other one has it.
+pub(super) fn attend(account: &Account) -> io::Result<()> {
+    let tid = account.tid();
+    timers(|timers| {
+        let Some(slot) = timers.slot(account) else {
+            timers.refuse(account);
+            return Ok(());
+        };
+        if let Some(timer) = slot.take_if(|timer| Some(timer.tid) != tid) {
+            timer.delete();
+        }
+        let (Some(tid), None, true) = (tid, &slot, is_open()) else { return Ok(()) };
+        let ring = &RINGS[account.number() as usize];
+        if ring.load(Ordering::Relaxed).is_null() {
+            ring.store(Box::into_raw(Box::new(Ring::new())), Ordering::Release);
+        }
+        match Timer::start(tid, is_wall()) {
+            // The thread may have ended while the timer was made, and its number may be another's by now.
+            Ok(timer) if account.tid() == Some(tid) => *slot = Some(timer),
+            Ok(timer) => timer.delete(),
+            Err(error)
+                if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ESRCH)) && account.tid() != Some(tid) => {}
+            Err(error) => {
+                timers.refuse(account);
+                return Err(error);
+            }
+        }
+        Ok(())
+    })
+}
+
+impl Timers {
+    fn refuse(&mut self, account: &Account) {
+        if !self.refused.contains(&account.number()) {
+            self.refused.push(account.number());
+        }
+    }
+}
+
+/// The account's thread ends.
+pub(super) fn dismiss(account: &Account) {
+    timers(|timers| {
+        if let Some(timer) = timers.by_account.get_mut(account.number() as usize).and_then(Option::take) {
+            timer.delete();
+        }
+    });
+}
+
+pub(super) fn lost() -> Lost {
+    Lost { samples: rings().map(|(_, ring)| ring.lost()).sum(), threads: timers(|timers| timers.refused.len()) as u64 }
+}
+
+/// All rings that there are, by account.
+pub(super) fn rings() -> impl Iterator<Item = (u32, &'static Ring)> {
+    (0..).zip(&RINGS).filter_map(|(account, slot)| Some((account, ring(slot)?)))
+}
+
+#[expect(unsafe_code, reason = "a handler can take no lock, so the rings are never freed")]
+fn ring(slot: &'static AtomicPtr<Ring>) -> Option<&'static Ring> {
+    // SAFETY: null, or a box that was leaked in `attend`.
+    unsafe { slot.load(Ordering::Acquire).as_ref() }
+}
+
+/// The kernel's number for the clock of a thread's processor time (the layout is part of its interface: clock_getcpuclockid).
+fn cpu_clock(tid: i32) -> libc::clockid_t {
+    const PER_THREAD_SCHED: i32 = 6;
+    !tid << 3 | PER_THREAD_SCHED
+}
+
+#[expect(unsafe_code, reason = "the clocks of other threads are the C library's to read")]
+pub(super) fn cpu_time(tid: i32) -> Option<u64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes to a local of the right type; a clock that is none is refused.
+    let answer = unsafe { libc::clock_gettime(cpu_clock(tid), &raw mut time) };
+    (answer == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+impl Timer {
+    #[expect(unsafe_code, reason = "timers of the kernel have no other face")]
+    fn start(tid: i32, is_wall: bool) -> io::Result<Self> {
+        // SAFETY: zeroes are a valid record.
+        let mut event: libc::sigevent = unsafe { MaybeUninit::zeroed().assume_init() };
+        event.sigev_notify = libc::SIGEV_THREAD_ID;
+        event.sigev_signo = libc::SIGPROF;
+        event.sigev_notify_thread_id = tid;
+        let clock = if is_wall { libc::CLOCK_MONOTONIC } else { cpu_clock(tid) };
+        let mut id: libc::timer_t = std::ptr::null_mut();
+        // SAFETY: both point to locals of the right types.
+        if unsafe { libc::timer_create(clock, &raw mut event, &raw mut id) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let timer = Self { id: id as usize, tid };
+        // Wall time: not quite a millisecond, so that work which is paced by milliseconds is met at all its points.
+        let period = libc::timespec { tv_sec: 0, tv_nsec: PERIOD_NS as i64 - if is_wall { 3_000 } else { 0 } };
+        let times = libc::itimerspec { it_interval: period, it_value: period };
+        // SAFETY: the timer was just made, the times are a local, and the old ones are not asked for.
+        if unsafe { libc::timer_settime(id, 0, &raw const times, std::ptr::null_mut()) } != 0 {
+            let error = io::Error::last_os_error();
+            timer.delete();
+            return Err(error);
+        }
+        Ok(timer)
+    }
+
+    #[expect(unsafe_code, reason = "timers of the kernel have no other face")]
+    fn delete(self) {
+        // SAFETY: made by `start`, and deleted once: it was taken out of its place for that.
+        unsafe { libc::timer_delete(self.id as libc::timer_t) };
+    }
+}
+
+/// Puts the handler in place, unless the program has one of its own.
+#[expect(unsafe_code, reason = "signals are the C library's")]
+pub(super) fn install() -> Result<(), super::SampleError> {
+    let mut before = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: only asks, into a local.
+    if unsafe { libc::sigaction(libc::SIGPROF, std::ptr::null(), before.as_mut_ptr()) } != 0 {
+        return Err(super::SampleError::Refused(io::Error::last_os_error()));
+    }
+    // SAFETY: the call above wrote it.
+    let before = unsafe { before.assume_init() };
+    let ours = on_signal as extern "C" fn(_, _, _) as libc::sighandler_t;
+    if ![ours, libc::SIG_DFL, libc::SIG_IGN].contains(&before.sa_sigaction) {
+        return Err(super::SampleError::Handler);
+    }
+    // SAFETY: zeroes are a valid record, with an empty mask.
+    let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
+    action.sa_sigaction = ours;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
+    // SAFETY: the handler does only what a handler may (below).
+    if unsafe { libc::sigaction(libc::SIGPROF, &raw const action, std::ptr::null_mut()) } != 0 {
+        return Err(super::SampleError::Refused(io::Error::last_os_error()));
+    }
+    Ok(())
+}
+
+/// Takes a sample of the thread that was interrupted. No lock, no allocation, no call but reads of clocks; errno stays what it was.
+#[expect(unsafe_code, reason = "what a handler is given is the kernel's")]
+extern "C" fn on_signal(_: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the thread's own errno, which lives as long as the thread.
+    let errno = unsafe { &mut *libc::__errno_location() };
+    let before = *errno;
+    // SAFETY: the kernel gives a valid record for the length of the handler.
+    let info = unsafe { &*info };
+    // SAFETY: likewise; SA_SIGINFO was asked for.
+    let context = unsafe { &*context.cast::<libc::ucontext_t>() };
+    if info.si_code == libc::SI_TIMER {
+        take(overrun(info), context);
+    }
+    *errno = before;
+}
+
+/// How often the timer ran out beyond the once that the signal tells of.
+#[expect(unsafe_code, reason = "the C library's record has no name for it")]
+fn overrun(info: &libc::siginfo_t) -> u32 {
+    /// Where the kernel puts it in the records of timers (`_sifields._timer._overrun`), on all 64-bit processors.
+    const PLACE: usize = 20;
+    const { assert!(size_of::<libc::siginfo_t>() >= PLACE + 4 && align_of::<libc::siginfo_t>() >= 4) };
+    // SAFETY: within the record, by the assertion, and aligned.
+    let overrun = unsafe { (&raw const *info).cast::<u8>().add(PLACE).cast::<i32>().read() };
+    overrun.max(0) as u32
+}
+
+fn take(overrun: u32, context: &libc::ucontext_t) {
+    let (Some(account), Some(registers)) = (causeway_progress::current(), registers(context)) else { return };
+    let weight = match STATE.load(Ordering::Relaxed) {
+        CPU => overrun.saturating_add(1),
+        // Wall time passes for those who wait, too. Of the others the moment counts: a thread that had no processor, or kept
+        // the signal away, was nowhere meanwhile.
+        WALL if !waited(&registers, context) => 1,
+        _ => return,
+    };
+    let Some(ring) = RINGS.get(account.number() as usize).and_then(ring) else { return };
+    let Some(mut writing) = ring.begin() else { return };
+    walk(registers, rules::current(), &account.stack(), |address| writing.frame(address));
+    writing.end(Record { kind: account.kind.load(Ordering::Relaxed), weight, at: clock::now() });
+}
+
+#[cfg(target_arch = "x86_64")]
+fn registers(context: &libc::ucontext_t) -> Option<Registers> {
+    let register = |number: libc::c_int| context.uc_mcontext.gregs[number as usize] as usize;
+    let (pc, stack, frame) = (register(libc::REG_RIP), register(libc::REG_RSP), register(libc::REG_RBP));
+    Some(Registers { pc, stack, frame, link: 0 })
+}
+
+#[cfg(target_arch = "aarch64")]
+fn registers(context: &libc::ucontext_t) -> Option<Registers> {
+    let machine = &context.uc_mcontext;
+    let [frame, link] = [machine.regs[29] as usize, machine.regs[30] as usize];
+    Some(Registers { pc: machine.pc as usize, stack: machine.sp as usize, frame, link })
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn registers(_: &libc::ucontext_t) -> Option<Registers> {
+    None
+}
+
+/// Whether the signal ended a wait in the kernel: then either the call is about to be made again, or it answers EINTR.
+#[cfg(target_arch = "x86_64")]
+fn waited(registers: &Registers, context: &libc::ucontext_t) -> bool {
+    const SYSCALL: [u8; 2] = [0x0f, 0x05];
+    let answer = context.uc_mcontext.gregs[libc::REG_RAX as usize];
+    code_at(registers.pc) == SYSCALL || answer == i64::from(-libc::EINTR) && code_at(registers.pc - 2) == SYSCALL
+}
+
+/// As above.
+#[cfg(target_arch = "aarch64")]
+fn waited(registers: &Registers, context: &libc::ucontext_t) -> bool {
+    const SVC_0: [u8; 4] = [0x01, 0x00, 0x00, 0xd4];
+    let answer = context.uc_mcontext.regs[0] as i64;
+    code_at(registers.pc) == SVC_0 || answer == i64::from(-libc::EINTR) && code_at(registers.pc - 4) == SVC_0
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn waited(_: &Registers, _: &libc::ucontext_t) -> bool {
+    false
+}
+
+/// The instruction at an address that a thread just ran, or was about to run.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[expect(unsafe_code, reason = "a program's code is memory that Rust has no name for")]
+fn code_at<const N: usize>(address: usize) -> [u8; N] {
+    if rules::current().module(address).is_none_or(|module| !module.holds(address, N)) {
+        return [0; N];
+    }
+    // SAFETY: within the code of a loaded module, which is mapped and readable.
+    unsafe { (address as *const [u8; N]).read_volatile() }
+}
+
+thread_local! {
+    /// Whether this thread keeps SIGPROF away. Read by itself alone.
+    static HUSHED: Cell<bool> = const { Cell::new(false) };
+}
+
+#[expect(unsafe_code, reason = "signals are the C library's")]
+fn profiling_signal() -> libc::sigset_t {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: initialises the local.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    // SAFETY: initialised by the call above.
+    let mut set = unsafe { set.assume_init() };
+    // SAFETY: a set, and a signal that exists.
+    unsafe { libc::sigaddset(&raw mut set, libc::SIGPROF) };
+    set
+}
+
+/// Keeps SIGPROF from this thread.
+#[expect(unsafe_code, reason = "signals are the C library's")]
+pub(super) fn hush() {
+    let set = profiling_signal();
+    // SAFETY: a set, and the old one is not asked for.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+    HUSHED.set(true);
+}
+
+/// Lets it through again, and forgets the one that came meanwhile: it would tell of the wait.
+#[expect(unsafe_code, reason = "signals are the C library's")]
+pub(super) fn listen() {
+    if HUSHED.replace(false) {
+        let (set, none) = (profiling_signal(), libc::timespec { tv_sec: 0, tv_nsec: 0 });
+        // SAFETY: a set and a time; what came is not asked for.
+        unsafe { libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const none) };
+        // SAFETY: as in `hush`.
+        unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut()) };
+    }
+}
+
+/// For tests: timers that there are.
+#[cfg(test)]
+pub(super) fn timers_now() -> usize {
+    timers(|timers| timers.by_account.iter().flatten().count())
+}

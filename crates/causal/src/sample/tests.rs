@@ -1,0 +1,371 @@
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use super::*;
+
+/// There is one sampler in a process, and tests run side by side.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Work that a compiler cannot leave out, in a function of its own.
+#[inline(never)]
+fn burn(rounds: u64) -> u64 {
+    (0..rounds).fold(1, |sum: u64, at| black_box(sum.wrapping_mul(31).wrapping_add(at)))
+}
+
+fn until(why: &str, mut done: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{why}: not within 20 s");
+    }
+}
+
+/// A thread that is registered and burns until it is told to end; its account's number.
+fn burner<'scope>(scope: &'scope thread::Scope<'scope, '_>, end: &'scope AtomicBool) -> u32 {
+    let (tell, told) = std::sync::mpsc::channel();
+    scope.spawn(move || {
+        causeway_progress::on_each_thread();
+        tell.send(causeway_progress::current().unwrap().number()).unwrap();
+        while !end.load(Ordering::Relaxed) {
+            burn(10_000);
+        }
+    });
+    told.recv().unwrap()
+}
+
+/// Tells burners to end when it is dropped, also where a test fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether the address is in the function: its code is no longer than that in any profile.
+fn is_in(address: usize, function: usize) -> bool {
+    (function..function + 4096).contains(&address)
+}
+
+#[test]
+fn a_busy_thread_is_seen_where_it_is_busy() {
+    let _alone = alone();
+    for rate in [Rate::Cpu, Rate::Wall] {
+        let end = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let _ends = Ends(&end);
+            let busy = burner(scope, &end);
+            let mut sampler = Sampler::start(rate).unwrap();
+            let (mut here, mut all, mut deep) = (0, 0, 0);
+            until("a hundred samples", || {
+                thread::sleep(Duration::from_millis(20));
+                sampler.drain(|sample| {
+                    if sample.account == busy {
+                        all += 1;
+                        here += usize::from(sample.frames.iter().any(|&at| is_in(at, burn as *const () as usize)));
+                        deep += usize::from(sample.frames.len() >= 4);
+                        assert!(sample.weight >= 1 && sample.at > 0 && !sample.frames.is_empty());
+                    }
+                });
+                all >= 100
+            });
+            assert!(here * 10 >= all * 9, "{rate:?}: {here} of {all}");
+            assert!(deep * 10 >= all * 9, "{rate:?}: {deep} of {all} stacks have four frames");
+        });
+    }
+}
+
+#[test]
+fn there_is_one_at_a_time_and_nothing_is_left_behind() {
+    let _alone = alone();
+    let sampler = Sampler::start(Rate::Cpu).unwrap();
+    assert!(matches!(Sampler::start(Rate::Cpu), Err(SampleError::Running)));
+    let end = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _ends = Ends(&end);
+        burner(scope, &end);
+        let mut sampler = sampler;
+        sampler.refresh();
+        assert!(signal::timers_now() >= 1);
+        drop(sampler);
+        assert_eq!(signal::timers_now(), 0);
+    });
+    drop(Sampler::start(Rate::Wall).unwrap());
+}
+
+#[test]
+#[expect(unsafe_code, reason = "signals are the C library's")]
+fn a_handler_of_the_programs_own_is_left_alone() {
+    let _alone = alone();
+    extern "C" fn theirs(_: libc::c_int) {}
+    // SAFETY: a handler that does nothing, or what was there before.
+    let before = unsafe { libc::signal(libc::SIGPROF, theirs as extern "C" fn(_) as libc::sighandler_t) };
+    let refused = Sampler::start(Rate::Cpu);
+    // SAFETY: as above.
+    let now = unsafe { libc::signal(libc::SIGPROF, before) };
+    assert_eq!(now, theirs as extern "C" fn(_) as libc::sighandler_t);
+    assert!(matches!(refused, Err(SampleError::Handler)), "{refused:?}");
+    assert!(refused.unwrap_err().to_string().contains("SIGPROF"));
+    // What was refused does not count as running.
+    drop(Sampler::start(Rate::Cpu).unwrap());
+}
+
+#[test]
+fn a_thread_that_ends_is_seen_and_its_timer_goes() {
+    let _alone = alone();
+    let mut sampler = Sampler::start(Rate::Cpu).unwrap();
+    let timers = signal::timers_now();
+    let end = AtomicBool::new(false);
+    let busy = thread::scope(|scope| {
+        let _ends = Ends(&end);
+        let busy = burner(scope, &end);
+        until("its timer", || {
+            sampler.refresh();
+            signal::timers_now() > timers
+        });
+        thread::sleep(Duration::from_millis(100));
+        busy
+    });
+    let account = accounts().into_iter().find(|account| account.number() == busy).unwrap();
+    until("the thread's end", || account.tid().is_none());
+    assert_eq!(cpu_time(account), None);
+    sampler.refresh();
+    let mut seen = 0;
+    sampler.drain(|sample| seen += usize::from(sample.account == busy));
+    assert!(seen > 0);
+    // Others of this program's test threads may come and go meanwhile, but none has the account.
+    until("its timer's end", || {
+        sampler.refresh();
+        signal::timers_now() <= timers
+    });
+}
+
+#[test]
+fn a_hundred_threads_are_told_apart() {
+    let _alone = alone();
+    let (end, threads) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        let _ends = Ends(&end);
+        let ready = Arc::new(Barrier::new(101));
+        for _ in 0..100 {
+            let ready = ready.clone();
+            scope.spawn(|| {
+                causeway_progress::on_each_thread();
+                let number = causeway_progress::current().unwrap().number();
+                threads.lock().unwrap().push(number);
+                { ready }.wait();
+                while !end.load(Ordering::Relaxed) {
+                    burn(10_000);
+                }
+            });
+        }
+        ready.wait();
+        let mut sampler = Sampler::start(Rate::Cpu).unwrap();
+        let mut seen = std::collections::HashSet::new();
+        until("each of them", || {
+            thread::sleep(Duration::from_millis(20));
+            sampler.refresh();
+            sampler.drain(|sample| {
+                seen.insert(sample.account);
+            });
+            threads.lock().unwrap().iter().all(|thread| seen.contains(thread))
+        });
+        assert_eq!(sampler.lost(), Lost::default());
+    });
+}
+
+#[test]
+fn what_nobody_takes_away_is_lost_and_counted() {
+    let _alone = alone();
+    let end = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _ends = Ends(&end);
+        let busy = burner(scope, &end);
+        let mut sampler = Sampler::start(Rate::Wall).unwrap();
+        until("a full ring", || sampler.lost().samples > 0);
+        let mut seen = 0;
+        sampler.drain(|sample| seen += usize::from(sample.account == busy));
+        assert!(seen > 50);
+        // There is room again.
+        until("another one", || {
+            let mut more = 0;
+            sampler.drain(|sample| more += usize::from(sample.account == busy));
+            more > 0
+        });
+    });
+}
+
+/// POSIX signal(7): read is restarted under SA_RESTART; a handler must leave errno as it was.
+#[test]
+#[expect(unsafe_code, reason = "errno and pipes are the C library's")]
+fn a_read_that_blocks_is_not_interrupted_and_errno_stays() {
+    let _alone = alone();
+    let mut ends = [0; 2];
+    // SAFETY: room for both ends.
+    assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+    let [reads, writes] = ends;
+    let (taken, end) = (AtomicUsize::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let (taken, end) = (&taken, &end);
+        let _ends = Ends(end);
+        scope.spawn(move || {
+            causeway_progress::on_each_thread();
+            let mut octet = 0_u8;
+            // SAFETY: room for one octet; closed only when this thread is done.
+            let answer = unsafe { libc::read(reads, (&raw mut octet).cast(), 1) };
+            assert_eq!((answer, octet), (1, 7), "{}", io::Error::last_os_error());
+            // Now the thread is busy, and looks whether anybody changes its errno.
+            // SAFETY: the thread's own.
+            let errno = unsafe { &mut *libc::__errno_location() };
+            *errno = libc::EXDEV;
+            while taken.load(Ordering::Relaxed) < 30 && !end.load(Ordering::Relaxed) {
+                burn(10_000);
+                assert_eq!(black_box(&*errno), &libc::EXDEV);
+            }
+        });
+        let mut sampler = Sampler::start(Rate::Wall).unwrap();
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(100) {
+            sampler.refresh();
+            // Where it waits it is not seen.
+            sampler.drain(|_| {});
+            thread::sleep(Duration::from_millis(5));
+        }
+        // SAFETY: one octet from a local.
+        assert_eq!(unsafe { libc::write(writes, [7_u8].as_ptr().cast(), 1) }, 1);
+        until("samples of the busy thread", || {
+            thread::sleep(Duration::from_millis(5));
+            sampler.drain(|_| {
+                taken.fetch_add(1, Ordering::Relaxed);
+            });
+            taken.load(Ordering::Relaxed) >= 30
+        });
+    });
+    for end in ends {
+        // SAFETY: nobody uses it any more.
+        unsafe { libc::close(end) };
+    }
+}
+
+#[test]
+fn who_waits_is_not_sampled_by_wall_time() {
+    let _alone = alone();
+    thread::scope(|scope| {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        scope.spawn(move || {
+            causeway_progress::on_each_thread();
+            tell.send(causeway_progress::current().unwrap().number()).unwrap();
+            // A wait that the kernel restarts, and one that it does not.
+            assert!(gone.recv().is_err());
+            thread::sleep(Duration::from_millis(200));
+        });
+        let waits = told.recv().unwrap();
+        let mut sampler = Sampler::start(Rate::Wall).unwrap();
+        let mut seen = 0;
+        thread::sleep(Duration::from_millis(200));
+        sampler.drain(|sample| seen += u32::from(sample.account == waits));
+        drop(go);
+        thread::sleep(Duration::from_millis(150));
+        sampler.drain(|sample| seen += u32::from(sample.account == waits));
+        // Of 350 ticks, those that met it on its way from one wait to the next.
+        assert!(seen < 35, "{seen}");
+    });
+}
+
+#[test]
+fn a_hushed_wait_is_not_interrupted() {
+    let _alone = alone();
+    thread::scope(|scope| {
+        let _sampler = Sampler::start(Rate::Wall).unwrap();
+        let waits = scope.spawn(|| {
+            causeway_progress::on_each_thread();
+            thread_began(causeway_progress::current().unwrap());
+            let interrupted = wait_50_ms();
+            before_block();
+            let hushed = wait_50_ms();
+            after_block();
+            (interrupted, hushed, wait_50_ms())
+        });
+        assert_eq!(waits.join().unwrap(), (true, false, true));
+    });
+    // Without a sampler nothing is kept away.
+    before_block();
+    after_block();
+}
+
+/// Waits by a call that is never restarted (signal(7)); whether it was interrupted.
+#[expect(unsafe_code, reason = "the standard library hides that a wait was interrupted")]
+fn wait_50_ms() -> bool {
+    // SAFETY: looks at no file.
+    let answer = unsafe { libc::poll(std::ptr::null_mut(), 0, 50) };
+    answer == -1 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+}
+
+/// Signals come in the middle of allocations, of panics that unwind, and while objects are loaded and unloaded.
+#[test]
+#[expect(unsafe_code, reason = "objects are loaded by the C library")]
+fn a_storm_of_signals_does_no_harm() {
+    let _alone = alone();
+    let library = fs::read_to_string("/proc/self/maps").unwrap();
+    let library = library.split_whitespace().find(|word| word.contains("libc.so")).map(str::to_owned);
+    let end = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (end, library) = (&end, library.as_deref());
+        let _ends = Ends(end);
+        for what in 0..3 {
+            scope.spawn(move || {
+                causeway_progress::on_each_thread();
+                let mut kept = Vec::new();
+                while !end.load(Ordering::Relaxed) {
+                    match what {
+                        0 => kept.push(vec![1_u8; 1 + kept.len() * 37 % 9000]),
+                        1 => {
+                            let thrown = std::panic::catch_unwind(|| std::panic::resume_unwind(Box::new(burn(100))));
+                            assert!(thrown.is_err());
+                        }
+                        _ => {
+                            let name = library.and_then(|name| name.rsplit_once('/')).map(|(folder, _)| folder);
+                            let name =
+                                name.map(|folder| std::ffi::CString::new(format!("{folder}/libm.so.6")).unwrap());
+                            let Some(name) = name else { return };
+                            // SAFETY: an ordinary library, whose beginning and end do nothing.
+                            let object = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
+                            if !object.is_null() {
+                                // SAFETY: opened above.
+                                unsafe { libc::dlclose(object) };
+                            }
+                        }
+                    }
+                    if kept.len() > 1000 {
+                        kept.clear();
+                    }
+                }
+            });
+        }
+        let mut sampler = Sampler::start(Rate::Wall).unwrap();
+        let (mut seen, began) = (0, Instant::now());
+        while began.elapsed() < Duration::from_millis(700) || seen < 100 {
+            sampler.refresh();
+            sampler.drain(|sample| seen += sample.frames.len().min(1));
+            for account in accounts() {
+                storm(account);
+            }
+            assert!(began.elapsed() < Duration::from_secs(20));
+        }
+    });
+}
+
+/// Sends a thread the signal, as anybody might: it means nothing.
+#[expect(unsafe_code, reason = "signals are the C library's")]
+fn storm(account: &Account) {
+    if let Some(tid) = account.tid() {
+        // SAFETY: a signal with a handler; to a thread that is gone it is an error.
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, libc::SIGPROF) };
+    }
+}
