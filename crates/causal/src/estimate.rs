@@ -226,6 +226,7 @@ impl<N: Naming> Analyst<N> {
             perturbation: self.perturbation(evidence),
             reasons: unknown,
             stacks: if effort.is_final { self.naming.stacks() } else { Vec::new() },
+            ..Report::default()
         };
         for case in &cases {
             let target = self.target(case, evidence, &names, &points, &mut report);

@@ -469,7 +469,8 @@ impl Ledger {
         let stamp = self.stamped(account, window, now, is_target);
         if is_target && stamp != Stamp::default() {
             let since = self.since(now);
-            let more = |calls: u64| Some(if calls == 0 { 1 << CALLS_SHIFT | since } else { calls + (1 << CALLS_SHIFT) });
+            let more =
+                |calls: u64| Some(if calls == 0 { 1 << CALLS_SHIFT | since } else { calls + (1 << CALLS_SHIFT) });
             let _ = self.calls.fetch_update(Relaxed, Relaxed, more);
         }
         stamp

@@ -32,7 +32,7 @@ pub mod policy;
 pub mod profiler;
 pub mod replay;
 pub mod report;
-pub mod statistics;
 pub mod sample;
+pub mod statistics;
 pub mod target;
 pub mod trace;
