@@ -3,6 +3,9 @@
 //! Gains are fractions of the time per unit of progress: 0.05 is "a unit takes 5 % less", S = 1 − p(v)/p(0) of the Coz paper. They may be
 //! negative, and are never cut off at 0.
 
+mod folded;
+mod pprof;
+
 use serde::{Deserialize, Serialize};
 
 use crate::target::TargetKind;
