@@ -185,9 +185,10 @@ impl<N: Naming> Analyst<N> {
         let began = Instant::now();
         let names = causeway_progress::points();
         let points = points(&names, &evidence.recordings, &self.request.progress);
-        let utilisation = Screen::ask(&evidence.recordings, &[], &points, crate::replay::Pace::Closed, effort.crew, |windows| {
-            windows < 2 || began.elapsed() < effort.time / 10
-        });
+        let utilisation =
+            Screen::ask(&evidence.recordings, &[], &points, crate::replay::Pace::Closed, effort.crew, |windows| {
+                windows < 2 || began.elapsed() < effort.time / 10
+            });
         let has_load = evidence.recordings.iter().any(|one| one.has_load);
         let verdict = judge(&probes(evidence, points.first().filter(|_| has_load)), utilisation.busiest.mean());
 

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 /// Work of so many rounds, about a nanosecond each. `FASTER=NAME:0.5` takes half of those of that name away.
 pub fn rounds(name: &str, rounds: u64) -> u64 {
     let faster = std::env::var("FASTER").unwrap_or_default();
-    let part = faster.split_once(':').filter(|(which, _)| *which == name).and_then(|(_, part)| part.parse::<f64>().ok());
+    let part =
+        faster.split_once(':').filter(|(which, _)| *which == name).and_then(|(_, part)| part.parse::<f64>().ok());
     (rounds as f64 * (1.0 - part.unwrap_or(0.0))) as u64
 }
 

@@ -80,7 +80,9 @@ impl Screen {
                 work()
             };
             let members: Vec<_> = (0..crew.threads)
-                .filter_map(|_| std::thread::Builder::new().name("causal-replay".into()).spawn_scoped(scope, member).ok())
+                .filter_map(|_| {
+                    std::thread::Builder::new().name("causal-replay".into()).spawn_scoped(scope, member).ok()
+                })
                 .collect();
             let mut all = if members.is_empty() { work() } else { Self::default() };
             for member in members {

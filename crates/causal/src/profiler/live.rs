@@ -7,15 +7,16 @@ use std::time::Duration;
 use causeway_progress::{Account, Entry, accounts};
 
 use crate::clock;
-use crate::ledger::Experiment;
 use crate::estimate::{Analyst, Effort, Evidence, Finding, Naming, Recording, Request};
+use crate::ledger::Experiment;
 use crate::outcome::Outcome;
 use crate::policy::{Recorder, Rule};
 use crate::profiler::controller::Program;
 use crate::profiler::{StartError, Stop};
 use crate::report::Stack;
 use crate::sample::{Rate, Sample, Sampler, cpu_time};
-use crate::target::{Profile, Symbols, Target, Weights};
+use crate::symbols::Symbols;
+use crate::target::{Profile, Target, Weights};
 
 /// Installed once, for the life of the process.
 static RECORDER: Recorder = Recorder::new();

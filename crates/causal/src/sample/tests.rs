@@ -1,17 +1,11 @@
 use std::collections::HashSet;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Barrier, Mutex, MutexGuard};
+use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use super::*;
-
-/// There is one sampler in a process, and tests run side by side.
-fn alone() -> MutexGuard<'static, ()> {
-    static ONE: Mutex<()> = Mutex::new(());
-    ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
 
 /// Work that a compiler cannot leave out, in a function of its own.
 #[inline(never)]

@@ -72,8 +72,9 @@ fn types_of(inner: &str) -> String {
 
 /// The last part of a type's path, with its own types; what is no path stays.
 fn last(of: &str) -> String {
-    let is_path =
-        of.starts_with(|ch: char| ch.is_alphabetic() || ch == '_') && !of.starts_with("dyn ") && !of.contains('(');
+    let is_path = of.starts_with(|ch: char| ch.is_alphabetic() || ch == '_')
+        && !of.starts_with("dyn ")
+        && !of.split('<').next().is_some_and(|name| name.contains('('));
     let of = if is_path { split(of, "::").into_iter().rfind(|part| !part.starts_with('<')).unwrap_or(of) } else { of };
     match bracketed(of) {
         (name, Some(inner)) if !name.is_empty() && is_path => format!("{name}<{}>", types_of(inner)),
@@ -133,7 +134,7 @@ mod tests {
             ("memcpy", "memcpy"),
             ("fread.cold", "fread"),
             ("helper.constprop.0.isra.1", "helper"),
-            ("_ZN3foo3barEv", "foo::bar"),
+            ("_ZN3foo3barEv", "foo::bar()"),
             ("", ""),
             ("_ZN", "_ZN"),
         ];
