@@ -53,6 +53,8 @@ pub trait Naming {
     fn shortcoming(&self) -> Option<&'static str>;
     /// What could be made faster.
     fn targets(&mut self, wanted: &[String], max: usize) -> Vec<Target>;
+    /// What all of them are called, also those that are not worth a target.
+    fn names(&mut self) -> Vec<String>;
     /// All stacks.
     fn stacks(&mut self) -> Vec<Stack>;
 }
@@ -197,9 +199,10 @@ impl<N: Naming> Analyst<N> {
         spans.dedup();
         self.naming.upstreams(&spans);
         let mut targets = self.naming.targets(&self.request.targets, TARGETS_MAX);
-        let unknown = reasons::unknown(&self.request.targets, &targets);
+        let unknown = reasons::unknown(&self.request.targets, &targets, || self.naming.names());
         if !self.request.targets.is_empty() {
-            targets.retain(|target| self.request.targets.iter().any(|wanted| target.name.contains(wanted.as_str())));
+            let names: Vec<String> = targets.iter().map(|target| target.name.clone()).collect();
+            targets.retain(|target| self.request.targets.iter().any(|wanted| is_meant(wanted, &target.name, &names)));
         }
 
         let screened = self.screen(evidence, &targets, &points, &verdict, effort, began);
@@ -497,6 +500,11 @@ fn sampling_error(weights: &Weights, recordings: &[Arc<Recording>]) -> f64 {
         (time + spent * part.part, error + (spent * part.error).powi(2))
     });
     if time > 0.0 { error.sqrt() / time } else { 0.0 }
+}
+
+/// Whether a target is the one, or one of those, that somebody named: by its name, or by a part where nothing is called just so.
+fn is_meant(wanted: &str, name: &str, names: &[String]) -> bool {
+    if names.iter().any(|name| name == wanted) { name == wanted } else { name.contains(wanted) }
 }
 
 fn is_same(a: &Weights, b: &Weights) -> bool {
