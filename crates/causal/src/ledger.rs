@@ -353,11 +353,13 @@ impl Ledger {
         let blocked = self.unblocked(account, blocked, now);
         let delay = Self::delay(account);
         let total = self.total(now);
+        let latest = |reading: Reading| reading.delay + self.since(now).saturating_sub(reading.sent);
         let delay = match Self::reading(stamp, window) {
             // What it did before the window knew it is not known: it goes on where the message was.
             Some(reading) if joined => reading.delay,
-            Some(reading) if blocked > 0 => reading.delay.min(delay + blocked),
-            Some(reading) => delay.min(reading.delay + self.since(now).saturating_sub(reading.sent)),
+            // It may have come long before the one that ended the wait; the time to wake up is no pause.
+            Some(reading) if blocked > 0 => latest(reading).min(total).max(reading.delay).min(delay + blocked),
+            Some(reading) => delay.min(latest(reading)),
             None if blocked > 0 => delay.max(total).min(delay + blocked),
             None => delay,
         };
