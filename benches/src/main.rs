@@ -1,11 +1,13 @@
 //! `./bench`: runs Causeway beside its peers and records what each costs.
 //!
 //! Reading order: [`peers`] says who is measured, [`workshop`] gets them, [`server`] runs them, [`load`] asks them and
-//! [`sample`] sees what they use; [`side_by_side`], [`http2`], [`proxy`], [`sources`], [`inprocess`], [`sites`],
-//! [`reload`], [`abuse`] and [`tower`] are the benches; [`record`] keeps what came out.
+//! [`sample`] sees what they use; [`side_by_side`], [`http2`], [`proxy`], [`sources`], [`inprocess`], [`hooks`], [`sites`],
+//! [`reload`], [`abuse`], [`tower`] and [`causal`] are the benches; [`record`] keeps what came out.
 
 mod abuse;
+mod causal;
 mod configurations;
+mod hooks;
 mod http2;
 mod inprocess;
 mod load;
@@ -120,6 +122,15 @@ enum Bench {
         #[command(flatten)]
         keep: Keep,
     },
+    /// The causal profiler's hooks, and locks, channels and threads that have them: without a profile and while one records
+    /// (< 1 min).
+    Progress {
+        /// Shorter and fewer rounds.
+        #[arg(long)]
+        quick: bool,
+        #[command(flatten)]
+        keep: Keep,
+    },
     /// 200 sites that match, rewrite and fill placeholders in, beside one `respond` (≈ 1 min; --quick 10 s).
     Sites {
         /// Shorter and fewer rounds.
@@ -149,6 +160,23 @@ enum Bench {
         /// Shorter and fewer rounds.
         #[arg(long)]
         quick: bool,
+        #[command(flatten)]
+        keep: Keep,
+    },
+    /// The causal profiler's predictions against what really happens when a cost is cut, with Coz beside (≈ 60 min; --quick ≈ 15 min).
+    Causal {
+        /// Shorter profiles, fewer stretches, one repetition: a look, not a proof.
+        #[arg(long)]
+        quick: bool,
+        /// Only these cases: 1, 1s, 2a, …; worthless (9), cost (10).
+        #[arg(long, value_delimiter = ',', value_name = "CASES")]
+        only: Vec<String>,
+        /// Without Coz.
+        #[arg(long)]
+        no_coz: bool,
+        /// Only what really happens, without predictions: how steady the cases are.
+        #[arg(long)]
+        truth: bool,
         #[command(flatten)]
         keep: Keep,
     },
@@ -219,6 +247,11 @@ fn main() -> Result<()> {
             let record = inprocess::run(&mut shop, quick, given())?;
             save(&shop, &record, keep.record)
         }
+        Bench::Progress { quick, keep } => {
+            let mut shop = Workshop::open(keep.install)?;
+            let record = hooks::run(&mut shop, quick, given())?;
+            save(&shop, &record, keep.record)
+        }
         Bench::Sites { quick, keep } => {
             let mut shop = Workshop::open(keep.install)?;
             let record = sites::run(&mut shop, quick, given())?;
@@ -238,6 +271,15 @@ fn main() -> Result<()> {
             let mut shop = Workshop::open(keep.install)?;
             let record = tower::run(&mut shop, quick, given())?;
             save(&shop, &record, keep.record)
+        }
+        Bench::Causal { quick, only, no_coz, truth, keep } => {
+            let mut shop = Workshop::open(keep.install)?;
+            let parent = keep.record.unwrap_or_else(|| shop.bench.join("record"));
+            let mut settings = causal::Settings::of(quick, given());
+            (settings.only, settings.coz, settings.predict) = (only, !no_coz, !truth);
+            let directory = causal::run(&mut shop, &settings, &parent)?;
+            println!("written to {}", directory.display());
+            Ok(())
         }
         Bench::Compare { before, after } => {
             let (before, after) = (Record::load(&before)?, Record::load(&after)?);

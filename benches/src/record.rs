@@ -191,12 +191,7 @@ impl Row {
 impl Record {
     /// Writes `results.json`, `README.md` and a chart for each table to a new directory under `parent`; returns it.
     pub fn save(&self, parent: &Path) -> Result<PathBuf> {
-        let name = format!("{}-{}-{}", self.bench, self.date, self.commit);
-        let directory = (1..)
-            .map(|count| parent.join(if count == 1 { name.clone() } else { format!("{name}-{count}") }))
-            .find(|directory| !directory.exists())
-            .context("no free name")?;
-        fs::create_dir_all(&directory).with_context(|| format!("creating {}", directory.display()))?;
+        let directory = create_directory(parent, &self.bench, &self.date, &self.commit)?;
         fs::write(directory.join("results.json"), serde_json::to_string_pretty(self)? + "\n")?;
         fs::write(directory.join("README.md"), table::page(self))?;
         for table in &self.tables {
@@ -213,6 +208,17 @@ impl Record {
         let json = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
         serde_json::from_str(&json).with_context(|| format!("{} is not a bench record", file.display()))
     }
+}
+
+/// A new directory for a record under `parent`: its name says what was measured, when and of which commit.
+pub fn create_directory(parent: &Path, bench: &str, date: &str, commit: &str) -> Result<PathBuf> {
+    let name = format!("{bench}-{date}-{commit}");
+    let directory = (1..)
+        .map(|count| parent.join(if count == 1 { name.clone() } else { format!("{name}-{count}") }))
+        .find(|directory| !directory.exists())
+        .context("no free name")?;
+    fs::create_dir_all(&directory).with_context(|| format!("creating {}", directory.display()))?;
+    Ok(directory)
 }
 
 /// A record for tests.

@@ -1,20 +1,37 @@
-//! What comes out of a profile.
+//! What comes out of a profile, and the forms in which it is told.
+//!
+//! - `words`: sentences; `terminal`: a table of them all
+//! - `json`: for programs, and for [`Report::from_json`]; `html`: a page on its own
+//! - `coz`: for the viewer of that profiler; `folded`, `pprof`: stacks, for theirs
+//! - `merge`: several programs' reports as one
 //!
 //! Gains are fractions of the time per unit of progress: 0.05 is "a unit takes 5 % less", S = 1 − p(v)/p(0) of the Coz paper. They may be
 //! negative, and are never cut off at 0.
 
+mod coz;
 mod folded;
+pub mod html;
+mod json;
+mod merge;
 mod pprof;
+#[cfg(test)]
+mod sample;
+mod terminal;
+mod words;
 
 use serde::{Deserialize, Serialize};
 
 use crate::target::TargetKind;
+pub use words::Speech;
 
 /// All that a profile found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// What was profiled.
     pub program: String,
+    /// How sentences speak of it.
+    #[serde(default)]
+    pub speech: Speech,
     /// When it began, seconds since the Unix epoch.
     pub began: u64,
     /// How long it measured, seconds.
@@ -32,6 +49,35 @@ pub struct Report {
     /// Stacks by how often they were seen, outermost function first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stacks: Vec<Stack>,
+    /// Where several programs were profiled together, each one's own report; their stacks are in `stacks`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Report>,
+}
+
+/// What a gain is a gain of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// The time per unit of progress: less of it is more units.
+    Pace,
+    /// The time from a unit's begin to its end.
+    Latency,
+}
+
+impl Report {
+    /// The curve that counts: under a load that goes at its own pace only the time of a unit can get shorter.
+    #[must_use]
+    pub fn counted<'a>(&self, target: &'a TargetReport) -> (Measure, &'a [CurvePoint]) {
+        match self.load.kind {
+            LoadKind::Limited if !target.latency.is_empty() => (Measure::Latency, &target.latency),
+            _ => (Measure::Pace, &target.curve),
+        }
+    }
+}
+
+/// The point of a curve at this speed-up.
+#[must_use]
+pub fn at(curve: &[CurvePoint], speedup: f64) -> Option<&CurvePoint> {
+    curve.iter().find(|point| (point.speedup - speedup).abs() < 1e-6)
 }
 
 /// One target's answer.

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use causeway_pipeline::TlsFacts;
-use causeway_progress::stage;
+use causeway_progress::{Stamp, stage};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -19,7 +19,7 @@ use crate::drive::Connection;
 use crate::listener::{Listener, ListenerKey};
 use crate::machine::Protocol;
 use crate::server::Command;
-use crate::tls;
+use crate::tls::{self, Secured};
 use crate::transport::Transport;
 use crate::worker::{Core, Load};
 
@@ -33,6 +33,8 @@ pub(crate) struct Adopted {
     pub(crate) stream: std::net::TcpStream,
     pub(crate) peer: SocketAddr,
     pub(crate) listener: ListenerKey,
+    /// For the profiler: when it was handed over.
+    pub(crate) stamp: Stamp,
 }
 
 /// The other workers, as seen by one that accepts.
@@ -99,8 +101,10 @@ pub(crate) async fn accept(
                     carry(&core, &listener, stream, peer);
                     continue;
                 }
+                let mut stamp = Stamp::default();
+                causeway_progress::before_send(&mut stamp);
                 let handed = stream.into_std().is_ok_and(|stream| {
-                    let command = Command::Adopt(Adopted { stream, peer, listener: key });
+                    let command = Command::Adopt(Adopted { stream, peer, listener: key, stamp });
                     peers.commands[worker].send(command).is_ok()
                 });
                 if !handed {
@@ -136,13 +140,19 @@ pub(crate) fn carry(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream,
         return;
     };
     let ends = (peer, local);
+    // What the peer sends now is as late as if it answered something.
+    let mut stamp = Stamp::default();
+    causeway_progress::written(&mut stamp);
     let plan = listener.plan();
     match &plan.tls {
-        None => start(Rc::clone(core), Rc::clone(listener), stream, ends, None, listener.admissions()),
+        None => {
+            start(Rc::clone(core), Rc::clone(listener), stream, ends, None, listener.admissions(), stamp);
+        }
         Some(tls) => {
             let (own_core, own_listener, admission) = (Rc::clone(core), Rc::clone(listener), listener.admissions());
-            tls::begin(core, listener, Arc::clone(tls), stream, ends, move |secured| {
-                start(own_core, own_listener, secured.stream, ends, Some(Rc::new(secured.facts)), admission);
+            tls::begin(core, listener, Arc::clone(tls), (stream, stamp), ends, move |secured| {
+                let Secured { stream, facts, stamp } = secured;
+                start(own_core, own_listener, stream, ends, Some(Rc::new(facts)), admission, stamp);
             });
         }
     }
@@ -156,11 +166,13 @@ fn start<T: Transport + 'static>(
     ends: (SocketAddr, SocketAddr),
     tls: Option<Rc<TlsFacts>>,
     admission: u32,
+    stamp: Stamp,
 ) {
     let offer = Rc::clone(&listener.plan().offer);
     let machine = match &tls {
         None => Protocol::clear(&offer),
         Some(facts) => Protocol::protected(&offer, Some(facts.protocol.as_bytes())),
     };
-    tokio::task::spawn_local(Connection::new(core, listener, transport, machine, ends, tls, admission));
+    let connection = Connection::new(core, listener, transport, machine, ends, tls, admission);
+    tokio::task::spawn_local(connection.known_by(stamp));
 }

@@ -10,9 +10,11 @@
 //! queued in the same turn that read the request. An idle connection holds no block, no write list and no slot.
 //!
 //! - `ends`: its two addresses
+//! - `intake`: octets from the kernel, until the peer's end or ours
 //! - `owed`: what the peer owes, and until when
 
 mod ends;
+mod intake;
 mod owed;
 
 use std::future::Future;
@@ -46,8 +48,6 @@ pub(crate) const ROUNDS_MAX: usize = 4;
 pub(crate) const SLICES_MAX: usize = 64;
 /// Pieces of a body below this are not left in the block that they came in while they wait for a slow reader.
 pub(crate) const COPIED_BELOW: u64 = 8 * 1024;
-/// What a lingering connection reads and throws away before it closes in the peer's face.
-const LINGER_OCTETS_MAX: u32 = 1024 * 1024;
 
 /// A connection under way.
 pub(crate) struct Connection<T: Transport, M: Machine> {
@@ -136,6 +136,12 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         }
     }
 
+    /// Goes on under the stamp that its handshake had.
+    pub(crate) fn known_by(mut self, stamp: Stamp) -> Self {
+        self.stamp = stamp;
+        self
+    }
+
     fn turn(&mut self, task: &mut Task<'_>) -> ControlFlow<()> {
         if self.timer == TimerKey::UNFILED {
             self.timer = self.core.add_timer(task.waker().clone());
@@ -143,6 +149,9 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         let mut out = self.output.take().unwrap_or_else(|| self.core.take_output());
         if self.listener.is_ending() || self.is_outdated() {
             self.drain(task, &mut out);
+        }
+        if self.input.is_held() {
+            self.look_at_hold(task);
         }
         let mut flow = self.rounds(task, &mut out);
         if flow.is_continue() {
@@ -197,6 +206,9 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             self.flush(task, out)?;
             let more = out.is_empty() && self.exchanges.iter().any(|exchange| exchange.could_send(&self.machine));
             if !more {
+                if self.input.is_held() {
+                    return ControlFlow::Continue(());
+                }
                 // Whoever holds unused octets back holds the reading back too; but a full turn's worth may be left over.
                 let left = self.may_handle(task, out) && self.input.has_more() && self.input.is_fresh();
                 let closing = self.machine.wants_close() && out.is_empty() && self.exchanges.is_empty() && !left;
@@ -233,9 +245,12 @@ impl<T: Transport, M: Machine> Connection<T, M> {
     }
 
     /// Whether the machine may be given octets: not while output waits, nor while a body that nothing else bounds has no
-    /// room. Then whatever makes room wakes this task.
+    /// room. Then whatever makes room wakes this task; and so does the end of a hold.
     fn may_handle(&self, task: &Task<'_>, out: &WriteList) -> bool {
-        out.len() < OUTPUT_OCTETS_MAX && self.exchanges.len() < self.machine.exchanges_max() && !self.is_full(task)
+        out.len() < OUTPUT_OCTETS_MAX
+            && !self.input.is_held()
+            && self.exchanges.len() < self.machine.exchanges_max()
+            && !self.is_full(task)
     }
 
     fn is_full(&self, task: &Task<'_>) -> bool {
@@ -420,18 +435,20 @@ impl<T: Transport, M: Machine> Connection<T, M> {
 
     /// Hands the output to the kernel; once it has taken all, ends the exchanges that are over.
     fn flush(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
-        while !out.is_empty() {
+        if !out.is_empty() {
             let _span = stage::WRITE.enter();
             causeway_progress::written(&mut self.stamp);
-            let mut slices = [IoSlice::new(b""); SLICES_MAX];
-            let used = out.slices(&mut slices);
-            match self.transport.poll_write(task, &slices[..used]) {
-                Poll::Ready(Ok(written)) if written > 0 => {
-                    out.advance(written);
-                    self.since = clock::now();
+            while !out.is_empty() {
+                let mut slices = [IoSlice::new(b""); SLICES_MAX];
+                let used = out.slices(&mut slices);
+                match self.transport.poll_write(task, &slices[..used]) {
+                    Poll::Ready(Ok(written)) if written > 0 => {
+                        out.advance(written);
+                        self.since = clock::now();
+                    }
+                    Poll::Ready(_) => return ControlFlow::Break(()),
+                    Poll::Pending => return ControlFlow::Continue(()),
                 }
-                Poll::Ready(_) => return ControlFlow::Break(()),
-                Poll::Pending => return ControlFlow::Continue(()),
             }
         }
         self.retire(out);
@@ -444,6 +461,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         let closing = machine.wants_close();
         let awaits_body = machine.waits_for() == WaitsFor::Body;
         let over = |exchange: &mut Exchange| {
+            exchange.written(core);
             // Behind the last answer nobody drains: what the peer still sends is the lingering close's.
             let last = closing && (exchange.discards() || !awaits_body);
             let reading = exchange.inbound == Inbound::Open && exchange.ending == Ending::Complete && !last;
@@ -460,102 +478,6 @@ impl<T: Transport, M: Machine> Connection<T, M> {
             }
             recycle(core, exchange);
         }
-    }
-
-    /// Takes octets from the kernel; whether there were any.
-    fn read(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<(), bool> {
-        if self.phase != Phase::Open || self.is_full(task) || !self.input.make_room(&self.core.blocks) {
-            return ControlFlow::Continue(false);
-        }
-        let read = {
-            let _span = stage::READ.enter();
-            self.transport.poll_read(task, self.input.room())
-        };
-        match read {
-            Poll::Ready(Ok(0)) => {
-                self.input.rest();
-                self.phase = Phase::HalfClosed;
-                self.peer_ended(task, out)?;
-                ControlFlow::Continue(true)
-            }
-            Poll::Ready(Ok(len)) => {
-                causeway_progress::arrived(&mut self.stamp, 0);
-                self.input.filled(len);
-                if self.owed != Owed::Head {
-                    self.since = clock::now();
-                }
-                ControlFlow::Continue(true)
-            }
-            Poll::Ready(Err(_)) => ControlFlow::Break(()),
-            Poll::Pending => {
-                self.input.rest();
-                ControlFlow::Continue(false)
-            }
-        }
-    }
-
-    /// The peer sends no more. It may have ended its side only, or be gone: what was asked for whole is answered if that takes
-    /// no longer than a lingering close, and answers under way are sent; then handlers that still wait are dropped.
-    fn peer_ended(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
-        if self.transport.is_cut() {
-            // A tunnel's octets have no end of their own that would tell.
-            self.fail_bodies(BodyFault::PeerGone);
-        }
-        let event = self.machine.handle_eof();
-        if let Some(Event::Fault { .. }) = event {
-            // A reader learns that the peer is gone, not that it broke its framing.
-            self.fail_bodies(BodyFault::PeerGone);
-        }
-        if let Some(event) = event {
-            self.handle_event(event, &mut None, task, out);
-        }
-        self.fail_bodies(BodyFault::PeerGone);
-        ControlFlow::Continue(())
-    }
-
-    /// No body that is open will be completed. Whether a handler that has not answered yet was told so.
-    fn fail_bodies(&mut self, fault: BodyFault) -> bool {
-        let mut told = false;
-        for exchange in self.exchanges.iter_mut().filter(|exchange| exchange.inbound == Inbound::Open) {
-            exchange.inbound = Inbound::Failed;
-            exchange.cx.mailbox().fail(fault);
-            told |= matches!(exchange.outbound, Outbound::Running);
-        }
-        told
-    }
-
-    /// The last answer is out. Closing while unread octets are in the kernel would send a reset, which may overtake the
-    /// answer (RFC 9112 §9.6): so first only our side ends.
-    fn begin_close(&mut self, task: &mut Task<'_>) -> ControlFlow<()> {
-        self.ending = Ending::Complete;
-        if self.phase == Phase::HalfClosed || !self.unclean && self.input.is_empty() {
-            return ControlFlow::Break(());
-        }
-        if let Poll::Ready(Err(_)) = self.transport.poll_shutdown(task) {
-            return ControlFlow::Break(());
-        }
-        self.input.forget();
-        self.phase = Phase::Lingering { octets: 0 };
-        self.since = clock::now();
-        ControlFlow::Continue(())
-    }
-
-    fn linger(&mut self, task: &mut Task<'_>) -> ControlFlow<()> {
-        let Phase::Lingering { octets } = &mut self.phase else { return ControlFlow::Continue(()) };
-        while *octets < LINGER_OCTETS_MAX {
-            if !self.input.make_room(&self.core.blocks) {
-                break;
-            }
-            match self.transport.poll_read(task, self.input.room()) {
-                Poll::Ready(Ok(len)) if len > 0 => *octets += u32::try_from(len).unwrap_or(LINGER_OCTETS_MAX),
-                Poll::Ready(_) => break,
-                Poll::Pending => {
-                    self.input.rest();
-                    return ControlFlow::Continue(());
-                }
-            }
-        }
-        ControlFlow::Break(())
     }
 }
 
@@ -585,6 +507,9 @@ impl<T: Transport, M: Machine> Drop for Connection<T, M> {
             }
             exchange.cx.mailbox().fail(BodyFault::PeerGone);
             recycle(&self.core, exchange);
+        }
+        if self.input.is_held() {
+            self.core.holds.forget(self.timer);
         }
         if self.timer != TimerKey::UNFILED {
             self.core.wheel.borrow_mut().remove(self.timer);

@@ -18,6 +18,7 @@ use atomic_waker::AtomicWaker;
 use causeway_message::{Method, StatusCode, StreamId, WriteList};
 use causeway_pipeline::route;
 use causeway_pipeline::{Body, BodyFault, Context, Ending, Generation, Response, Spare, Verdict, Worker};
+use causeway_progress::{Visit, is_active, stage};
 
 use crate::clock;
 use crate::content::{Content, Pull};
@@ -154,6 +155,9 @@ pub(crate) struct Exchange {
     pub(crate) since: Instant,
     /// `sent` when output was last begun anew.
     turn_start: u64,
+    /// For the profiler: its begin.
+    visit: Visit,
+    is_counted: bool,
 }
 
 impl Exchange {
@@ -174,6 +178,27 @@ impl Exchange {
             discarded: 0,
             since: clock::now(),
             turn_start: 0,
+            visit: Visit::begin(),
+            is_counted: false,
+        }
+    }
+
+    /// The kernel has all that was queued. Where that is the whole of the answer, the server made progress.
+    #[inline]
+    pub(crate) fn written(&mut self, core: &Core) {
+        if matches!(self.outbound, Outbound::Sent) && !std::mem::replace(&mut self.is_counted, true) && is_active() {
+            self.count(core);
+        }
+    }
+
+    #[cold]
+    fn count(&self, core: &Core) {
+        // What was cut, or given up by its peer, is no answer; the one to a request whose handler panicked is.
+        if matches!(self.ending, Ending::Complete | Ending::Panicked) {
+            self.visit.end(core.answered);
+            if let Some(route) = route::answered(&self.cx) {
+                self.visit.end(route);
+            }
         }
     }
 
@@ -217,6 +242,7 @@ impl Exchange {
     /// Queues content while the stream and the connection take it, until others are to have their turn.
     pub(crate) fn pump<M: Machine>(&mut self, machine: &mut M, core: &Core, task: &mut Task<'_>, out: &mut WriteList) {
         let Outbound::Sending(content) = &mut self.outbound else { return };
+        let _span = stage::ENCODE.enter();
         self.wake.follow(task.waker());
         let quantum_end = self.sent.saturating_add(machine.quantum(self.stream) as u64);
         let end = quantum_end.min(self.turn_start + STREAM_OCTETS_MAX as u64);
@@ -334,7 +360,7 @@ impl Exchange {
 
     /// Runs handlers; a panic ends the exchange, not the worker.
     fn guarded(&mut self, core: &Core, work: impl FnOnce(&mut Context) -> Verdict) -> Option<Verdict> {
-        let _span = causeway_progress::stage::ROUTE.enter();
+        let _span = stage::ROUTE.enter();
         let cx = &mut self.cx;
         // A context that unwound is dropped, never used again, so it may be left in any state.
         let verdict = catch_unwind(AssertUnwindSafe(|| work(cx))).ok();
@@ -378,7 +404,7 @@ impl Exchange {
     }
 
     fn respond<M: Machine>(&mut self, response: Response, machine: &mut M, out: &mut WriteList) {
-        let _span = causeway_progress::stage::ENCODE.enter();
+        let _span = stage::ENCODE.enter();
         let Response { mut status, body } = response;
         if status.is_informational() && !matches!(body, Body::Tunnel(_)) {
             status = self.after_interim(status, machine, out);

@@ -21,6 +21,10 @@ pub(crate) struct Input {
     fresh: bool,
     /// The machine was stopped before it said that it has no more to say, which may need no octets.
     unheard: bool,
+    /// They are not to be worked on yet.
+    held: bool,
+    /// The kernel keeps the time when they come.
+    timed: bool,
 }
 
 impl Input {
@@ -84,6 +88,21 @@ impl Input {
         if self.is_empty() {
             self.set_used(0..0);
         }
+    }
+
+    /// Whether the octets wait for a time that the profiler set.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held
+    }
+
+    pub(crate) fn hold(&mut self, held: bool) {
+        self.held = held;
+    }
+
+    /// Whether that the kernel keeps times is to be changed.
+    #[inline]
+    pub(crate) fn retimed(&mut self, timed: bool) -> bool {
+        std::mem::replace(&mut self.timed, timed) != timed
     }
 
     /// Makes [`room`](Self::room) for a read. `false` when the block is full of octets that wait for their turn.

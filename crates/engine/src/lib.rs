@@ -12,7 +12,7 @@
 //! - `exchange`: one request and its answer; `content`: where the answer's content comes from
 //! - `recycle`: the one place where an exchange ends; `access`: the records it leaves
 //! - `upstream`: connections to other servers, for handlers' calls
-//! - `worker`: what the connections of a worker share: `blocks`, `timers`, `clock`; `blocking` for the process
+//! - `worker`: what the connections of a worker share: `blocks`, `timers`, `clock`, `hold`; `blocking` for the process
 //!
 //! This room never names a module or configuration text.
 
@@ -24,6 +24,7 @@ mod clock;
 mod content;
 mod drive;
 mod exchange;
+mod hold;
 mod input;
 mod listener;
 mod machine;

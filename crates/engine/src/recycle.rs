@@ -18,7 +18,6 @@ pub(crate) fn recycle(core: &Core, exchange: Exchange) {
         count_panic(&core.load);
         return;
     }
-    core.answered.hit();
     if cx.is_recorded() {
         core.access.record(&cx, &outcome);
     }

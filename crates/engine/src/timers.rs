@@ -7,8 +7,6 @@ use std::collections::BinaryHeap;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use causeway_progress::Stamp;
-
 /// The wheel's granularity.
 const TICK: Duration = Duration::from_millis(100);
 /// Buckets of the wheel; what lies farther is looked at once a turn (102 s).
@@ -19,7 +17,7 @@ const BUCKET_KEPT: usize = 64;
 const NEVER: u32 = u32::MAX;
 
 /// A connection's place in the [`Wheel`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TimerKey(u32);
 
 impl TimerKey {
@@ -156,7 +154,7 @@ impl PartialOrd for Sleeper {
 pub(crate) struct Sleepers {
     heap: BinaryHeap<Sleeper>,
     /// Wakers by id; a sleep that was dropped leaves its heap entry behind, to be passed over.
-    wakers: slab::Slab<(u32, Waker, Stamp)>,
+    wakers: slab::Slab<(u32, Waker)>,
     age: u32,
 }
 
@@ -164,9 +162,7 @@ impl Sleepers {
     /// Adds a sleep; the key is the slab's index below an age that tells it from earlier users of that index.
     pub(crate) fn add(&mut self, deadline: Instant, waker: Waker) -> u64 {
         self.age = self.age.wrapping_add(1);
-        let mut stamp = Stamp::default();
-        causeway_progress::sleep_began(&mut stamp);
-        let index = self.wakers.insert((self.age, waker, stamp));
+        let index = self.wakers.insert((self.age, waker));
         let id = u64::from(self.age) << 32 | index as u64;
         self.heap.push(Sleeper { deadline, id });
         id
@@ -190,7 +186,7 @@ impl Sleepers {
     }
 
     fn get(&mut self, id: u64) -> Option<&mut Waker> {
-        let (age, waker, _) = self.wakers.get_mut((id & u64::from(u32::MAX)) as usize)?;
+        let (age, waker) = self.wakers.get_mut((id & u64::from(u32::MAX)) as usize)?;
         (u64::from(*age) == id >> 32).then_some(waker)
     }
 
@@ -200,8 +196,7 @@ impl Sleepers {
             let Some(sleeper) = self.heap.pop() else { return };
             if let Some(waker) = self.get(sleeper.id) {
                 waker.wake_by_ref();
-                let (_, _, stamp) = self.wakers.remove((sleeper.id & u64::from(u32::MAX)) as usize);
-                causeway_progress::sleep_ended(stamp, Duration::ZERO);
+                self.wakers.remove((sleeper.id & u64::from(u32::MAX)) as usize);
             }
         }
     }

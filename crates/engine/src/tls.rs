@@ -27,7 +27,7 @@ use std::sync::Arc;
 use rustls::sign::CertifiedKey;
 
 pub(crate) use connect::{Connected, Connector};
-pub(crate) use handshake::begin;
+pub(crate) use handshake::{Secured, begin};
 pub use plan::TlsError;
 pub(crate) use plan::{Tickets, TlsPlan};
 pub(crate) use record::SEALED_OCTETS;

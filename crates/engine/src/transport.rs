@@ -1,19 +1,43 @@
 //! The seam between a connection and what carries its octets: plain TCP, TLS (`tls`), and whatever leaner reactor may come
 //! behind the same verbs.
+//!
+//! - `arrival`: when the kernel had what is read
+
+mod arrival;
 
 use std::io::{self, IoSlice};
+use std::os::fd::AsFd as _;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
 
+use causeway_progress::is_active;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 use tokio::io::{AsyncWrite, Interest};
 use tokio::net::TcpStream;
 
+/// What a read brought.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Received {
+    /// How many octets; 0 is the peer's end.
+    pub(crate) octets: usize,
+    /// When the kernel had the last of them, nanoseconds since the Unix epoch; 0 when that is not known.
+    pub(crate) at: u64,
+}
+
+impl From<usize> for Received {
+    fn from(octets: usize) -> Self {
+        Self { octets, at: 0 }
+    }
+}
+
 /// What carries a connection's octets.
 pub(crate) trait Transport: Unpin {
-    /// Reads into `octets`; 0 is the peer's end. A short read says that the kernel has no more for now, so the next call
+    /// Reads into `octets`. A short read says that the kernel has no more for now, so the next call
     /// costs no system call before octets arrive.
-    fn poll_read(&mut self, task: &mut Task<'_>, octets: &mut [u8]) -> Poll<io::Result<usize>>;
+    fn poll_read(&mut self, task: &mut Task<'_>, octets: &mut [u8]) -> Poll<io::Result<Received>>;
+
+    /// Has the kernel keep the time of what comes from now on, or not any more.
+    fn keep_times(&self, on: bool);
 
     /// Writes some of `octets`: as many as it answers are with the kernel. The next call begins with those that are left, and
     /// may have more behind them: a transport may have taken them already, to be sent when there is room.
@@ -34,26 +58,35 @@ pub(crate) trait Transport: Unpin {
 
 impl Transport for TcpStream {
     #[inline]
-    fn poll_read(&mut self, task: &mut Task<'_>, octets: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll_read(&mut self, task: &mut Task<'_>, octets: &mut [u8]) -> Poll<io::Result<Received>> {
         loop {
             ready!(self.poll_read_ready(task))?;
             // The C library's `recv` is a cancellation point, which costs a tenth of a request's user time: rustix makes the
             // call itself.
             let room = octets.len();
-            let read = self.try_io(Interest::READABLE, || Ok(recv(&*self, &mut *octets, RecvFlags::empty())?.0));
+            let read = self.try_io(Interest::READABLE, || {
+                if is_active() {
+                    return arrival::receive(self.as_fd(), octets);
+                }
+                Ok(Received::from(recv(&*self, &mut *octets, RecvFlags::empty())?.0))
+            });
             match read {
-                Ok(len) => {
-                    if len > 0 && len < room {
+                Ok(received) => {
+                    if received.octets > 0 && received.octets < room {
                         // The kernel has no more: say so to the runtime, so that the next read waits without asking.
                         // Octets that come from now on are a new event.
                         let _ = self.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
                     }
-                    return Poll::Ready(Ok(len));
+                    return Poll::Ready(Ok(received));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
+    }
+
+    fn keep_times(&self, on: bool) {
+        arrival::keep(self.as_fd(), on);
     }
 
     #[inline]

@@ -19,13 +19,14 @@ mod links;
 mod machine;
 mod outgoing;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use causeway_pipeline::upstream::{Calls, Carried, Upstream};
 use causeway_pipeline::{CallFault, Transport, Versions};
+use causeway_progress::Span;
 
 use crate::tls::Connector;
 use crate::worker::Core;
@@ -47,6 +48,8 @@ pub(crate) struct Place {
     speaks_http2: Cell<bool>,
     /// How handshakes are made, once there was one.
     connector: RefCell<Option<Rc<Connector>>>,
+    /// What the profiler knows it by, once it was asked something while a profile ran.
+    span: OnceCell<Span>,
     this: Weak<Self>,
 }
 
@@ -67,8 +70,14 @@ impl Place {
             links: Links::default(),
             waiting: RefCell::default(),
             connector: RefCell::default(),
+            span: OnceCell::new(),
             this: this.clone(),
         })
+    }
+
+    /// The time that passes until it answers.
+    fn span(&self) -> Span {
+        *self.span.get_or_init(|| Span::named(&format!("upstream {}", self.address)))
     }
 
     fn place(&self, waiting: Waiting) {

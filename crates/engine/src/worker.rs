@@ -24,6 +24,7 @@ use crate::blocking::BlockingPools;
 use crate::blocks::Blocks;
 use crate::clock;
 use crate::exchange::{Exchange, Resting};
+use crate::hold::Holds;
 use crate::timers::{Sleepers, Wheel};
 use crate::upstream::Place;
 
@@ -73,6 +74,7 @@ pub(crate) struct Core {
     pub(crate) load: Arc<Load>,
     /// The server's progress.
     pub(crate) answered: causeway_progress::Point,
+    pub(crate) holds: Rc<Holds>,
     pools: BlockingPools,
     sleepers: RefCell<Sleepers>,
     calls: Rc<Calls>,
@@ -112,6 +114,7 @@ impl Core {
             wheel: RefCell::new(Wheel::new(clock::now())),
             access,
             answered: causeway_progress::Point::named("request"),
+            holds: Rc::default(),
             load,
             pools,
             sleepers: RefCell::default(),

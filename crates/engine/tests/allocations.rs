@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 
 use causeway_testkit::counting::everywhere::{Counting, allocations_during, exempt_this_thread, sites};
 use support::client::Asked;
+use support::scribe::SCRIBE;
 use support::server::Errors;
 use support::{Client, Server};
 
@@ -112,4 +113,20 @@ fn a_thousand_different_requests() {
     assert_eq!(count, 0, "seed {seed:#x}; they came from {:#?}", sites());
     println!("high-water marks of the pools: {pools:?}");
     assert_eq!(server.pools(), pools, "in steady state the pools make nothing");
+
+    // The same while a profiler records.
+    assert!(causeway_progress::install(&SCRIBE).is_ok());
+    causeway_progress::activate(true);
+    let heard = SCRIBE.heard();
+    let mut round = || allocations_during(|| requests.iter().for_each(|request| exchange(&mut client, request)));
+    // The first one makes the logs, and how far pools grow depends on what meets on the wire.
+    let counts: Vec<u64> = (0..4).map(|_| round()).collect();
+    assert!(
+        counts[1..].contains(&0),
+        "while a profile runs: {counts:?}; seed {seed:#x}; they came from {:#?}",
+        sites()
+    );
+    let each = (SCRIBE.heard() - heard) / (counts.len() * requests.len()) as u64;
+    assert!(each >= 10, "a request is heard of by {each} hooks");
+    println!("hooks per request while a profile runs: {each}");
 }

@@ -4,6 +4,7 @@ mod support;
 
 use causeway_testkit::counting::everywhere::{Counting, allocations_during, exempt_this_thread, sites};
 
+use support::scribe::SCRIBE;
 use support::{Client, Server};
 
 #[global_allocator]
@@ -39,16 +40,23 @@ fn requests_that_are_sent_on() {
     exempt_this_thread();
     let (proxy, origin) = (Server::start(|_| {}), Server::start(|_| {}));
     let port = origin.address().port();
-    for way in ["forward", "forward2"] {
+    let rounds = [("forward", false), ("forward2", false), ("forward", true), ("forward2", true)];
+    for (way, is_profiled) in rounds {
+        if is_profiled {
+            let _ = causeway_progress::install(&SCRIBE);
+            causeway_progress::activate(true);
+        }
         let target = format!("/{way}/{port}");
         let mut client = proxy.client();
         // The counter sees the workers: a streamed answer boxes its stream.
         let seen = allocations_during(|| drop(client.get(&format!("{target}/chunks/1"))));
         assert!(seen > 0, "the allocator is not counting");
-        settles(&format!("HTTP/1.1 to {way}"), || {
+        settles(&format!("HTTP/1.1 to {way}, a profile: {is_profiled}"), || {
             (0..50).for_each(|number| http1(&mut client, &target, &support::octets(number * 487 % 20_000)));
         });
     }
+    assert!(SCRIBE.heard() > 1000);
+    causeway_progress::activate(false);
     let target = format!("/forward/{port}/fixed");
     let mut wire = causeway_testkit::http2::Wire::connect(proxy.address(), &[]).unwrap();
     let mut stream = 1;

@@ -5,14 +5,33 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context as Task, Poll, ready};
+use std::time::Duration;
 
 use causeway_pipeline::worker::{Busy, run_blocking};
 use causeway_pipeline::{Context, Generation, StateId};
-use futures_channel::oneshot::{Receiver, Sender, channel};
+use causeway_progress::Stamp;
+use futures_channel::oneshot::{Canceled, Receiver, Sender, channel};
 
 /// Who waits for an outcome.
-type Waiting<R> = Vec<Sender<R>>;
+type Waiting<R> = Vec<Sender<(R, Stamp)>>;
+
+/// An outcome, to be waited for.
+pub(crate) struct Look<R>(Receiver<(R, Stamp)>);
+
+impl<R> Future for Look<R> {
+    type Output = Result<R, Canceled>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+        Poll::Ready(ready!(Pin::new(&mut self.0).poll(task)).map(|(outcome, stamp)| {
+            causeway_progress::after_receive(stamp, Duration::ZERO);
+            outcome
+        }))
+    }
+}
 
 /// Looks under way on one worker, by what they look for.
 pub(crate) struct Together<R>(RefCell<HashMap<Rc<[u8]>, Waiting<R>>>);
@@ -33,12 +52,12 @@ impl<R: Clone + 'static> Together<R> {
         key: &[u8],
         job: impl FnOnce() -> T + Send + 'static,
         then: impl FnOnce(Option<T>) -> R + 'static,
-    ) -> Result<Receiver<R>, Busy> {
+    ) -> Result<Look<R>, Busy> {
         let (sender, receiver) = channel();
         let generation = Rc::clone(cx.generation());
         if let Some(waiting) = generation.state(id).0.borrow_mut().get_mut(key) {
             waiting.push(sender);
-            return Ok(receiver);
+            return Ok(Look(receiver));
         }
         let job = run_blocking(&**cx.worker(), job)?;
         let key: Rc<[u8]> = key.into();
@@ -46,12 +65,14 @@ impl<R: Clone + 'static> Together<R> {
         let under_way = UnderWay { generation, id, key };
         cx.worker().spawn(Box::pin(async move {
             let outcome = then(job.await);
+            let mut stamp = Stamp::default();
+            causeway_progress::before_send(&mut stamp);
             for sender in under_way.end() {
                 // Whoever is gone needs none.
-                let _ = sender.send(outcome.clone());
+                let _ = sender.send((outcome.clone(), stamp));
             }
         }));
-        Ok(receiver)
+        Ok(Look(receiver))
     }
 }
 

@@ -7,8 +7,10 @@ use std::fs::File;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, Waker};
+use std::time::Duration;
 
 use causeway_message::{Chunk, FieldMap};
+use causeway_progress::Stamp;
 
 use crate::upstream::Call;
 
@@ -201,6 +203,8 @@ struct Mail {
     wanted: bool,
     reader: Option<Waker>,
     driver: Option<Waker>,
+    /// For the profiler: what a reader that waited is woken by.
+    stamp: Stamp,
 }
 
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
@@ -237,7 +241,7 @@ impl Mailbox {
             }
             (mail.octets, mail.taken, mail.left, mail.announced) = (0, 0, None, None);
             (mail.end, mail.is_unsized) = (MailEnd::Open, false);
-            (mail.wanted, mail.reader, mail.driver) = (false, None, None);
+            (mail.wanted, mail.reader, mail.driver, mail.stamp) = (false, None, None, Stamp::default());
         } else {
             self.fail(BodyFault::PeerGone);
             self.0 = Rc::default();
@@ -343,6 +347,9 @@ impl Mailbox {
 
 fn wake(mut mail: std::cell::RefMut<'_, Mail>) {
     let reader = mail.reader.take();
+    if reader.is_some() {
+        causeway_progress::before_send(&mut mail.stamp);
+    }
     // The waker may run foreign code: never while the box is borrowed.
     drop(mail);
     if let Some(reader) = reader {
@@ -466,6 +473,9 @@ fn octets(frames: &VecDeque<Frame>) -> Option<u64> {
 
 fn poll_mail(mail: &RefCell<Mail>, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
     let mut mail = mail.borrow_mut();
+    if mail.stamp != Stamp::default() {
+        causeway_progress::after_receive(std::mem::take(&mut mail.stamp), Duration::ZERO);
+    }
     if let Some(frame) = mail.frames.pop_front() {
         let mut too_large = false;
         if let Frame::Chunk(chunk) = &frame {

@@ -4,6 +4,7 @@
 //! for variables, compiled templates, route lists, per-worker state) it allots here, so that no name is left at run time.
 
 mod duration;
+mod names;
 mod shape;
 
 use std::any::TypeId;
@@ -12,7 +13,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Write as _};
 use std::rc::Rc;
 
-use causeway_progress::Span;
 use serde::de::value::MapDeserializer;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value};
@@ -23,6 +23,8 @@ use crate::route::{FamilyId, GroupId, Index, Link, List, Plan, Route, RoutesId, 
 use crate::template::{Template, Unknown, VARIABLES};
 use crate::trust::{Confusable, Trust};
 use crate::worker::Worker;
+
+use names::RouteNames;
 
 pub use duration::nanoseconds;
 pub use shape::Shape;
@@ -187,6 +189,7 @@ pub struct Build<'r> {
     families: Vec<String>,
     /// The named routes of the server under construction.
     named: HashMap<String, RoutesId>,
+    names: RouteNames,
     /// What was compiled since this was last asked names the request's body.
     reads_body: bool,
 }
@@ -203,6 +206,7 @@ impl<'r> Build<'r> {
             matchers: 0,
             families: Vec::new(),
             named: HashMap::new(),
+            names: RouteNames::default(),
             reads_body: false,
         }
     }
@@ -361,6 +365,12 @@ impl<'r> Build<'r> {
     /// # Errors
     /// The first mistake in its routes.
     pub fn server(&mut self, spec: &ServerSpec<'_>) -> Result<ServerId, BuildError> {
+        // The first one needs no name: mostly there is no other.
+        let name = if self.plan.servers.is_empty() { "" } else { spec.name };
+        self.within(name, |build| build.server_routes(spec))
+    }
+
+    fn server_routes(&mut self, spec: &ServerSpec<'_>) -> Result<ServerId, BuildError> {
         self.named.clear();
         // All are there before the first is built: one may invoke another.
         for name in spec.named_routes.into_iter().flatten().map(|(name, _)| name) {
@@ -368,13 +378,16 @@ impl<'r> Build<'r> {
             self.named.insert(name.clone(), id);
         }
         for (name, route) in spec.named_routes.into_iter().flatten() {
-            let route = self.at(format!("named_routes.{name}"), |build| build.route(route))?;
+            let at = format!("named_routes.{name}");
+            let route = self.at(at, |build| build.within(format!("&{name}"), |build| build.route(route)))?;
             let id = self.named[name];
             self.fill_list(id, vec![route]);
         }
         let routes = self.at("routes", |build| build.routes(spec.routes))?;
         let errors = match spec.errors {
-            Some(routes) => Some(self.at("errors.routes", |build| build.routes(routes))?),
+            Some(routes) => {
+                Some(self.at("errors.routes", |build| build.within("errors", |build| build.routes(routes)))?)
+            }
             None => None,
         };
         let id = ServerId(u16::try_from(self.plan.servers.len()).map_err(|_| self.refuse("65536 servers", "fewer"))?);
@@ -437,19 +450,37 @@ impl<'r> Build<'r> {
             matchers.push(self.at(format!("match[{index}]"), |build| build.matcher_set(set))?);
         }
         let reads_body = std::mem::take(&mut self.reads_body);
-        // Handlers with routes of their own add links while they are built: this route's come together behind them.
-        let mut links = Vec::new();
-        for (index, handler) in listed("handle").iter().enumerate() {
-            let handler = self.at(format!("handle[{index}]"), |build| build.handler(handler))?;
-            let reads_body = std::mem::take(&mut self.reads_body);
-            let span = Span::named(value["handle"][index].get("handler").and_then(Value::as_str).unwrap_or("handler"));
-            links.push(Link { handler, span, reads_body });
-        }
+        let matched = names::matched(listed("match"));
+        let mut links = self.within(matched, |build| build.links(listed("handle")))?;
         let start = self.plan.links.len() as u32;
         self.plan.links.append(&mut links);
         let handlers = start..self.plan.links.len() as u32;
         let group = (!written.group.is_empty()).then(|| self.group(&written.group));
         Ok(Route { matchers, handlers, group, terminal: written.terminal, reads_body })
+    }
+
+    /// A route's handlers. Those with routes of their own add links while they are built: this route's come together behind them.
+    fn links(&mut self, handlers: &[Value]) -> Result<Vec<Link>, BuildError> {
+        let mut links = Vec::new();
+        for (index, value) in handlers.iter().enumerate() {
+            let handler = self.at(format!("handle[{index}]"), |build| build.handler(value))?;
+            let reads_body = std::mem::take(&mut self.reads_body);
+            let marks = self.names.marks(value.get("handler").and_then(Value::as_str).unwrap_or("handler"));
+            links.push(Link { handler, marks, reads_body });
+        }
+        Ok(links)
+    }
+
+    /// Builds routes that are called so, and by what they match themselves.
+    fn within<T>(
+        &mut self,
+        name: impl Into<String>,
+        work: impl FnOnce(&mut Self) -> Result<T, BuildError>,
+    ) -> Result<T, BuildError> {
+        self.names.enter(name.into());
+        let result = work(self);
+        self.names.leave();
+        result
     }
 
     fn group(&mut self, name: &str) -> GroupId {

@@ -5,8 +5,13 @@
 //! by [`Step::Call`]. The answer walks back over the handlers that were entered. Caddy's rules: a route that says
 //! `terminal` ends the chain; of the routes of one group only the first that matches runs; what nobody answers is an
 //! empty 200.
+//!
+//! - `index`: which routes of a long list may match; `refusal`: what none is asked about
+//! - `marks`: what the profiler knows it all by
 
 mod index;
+mod marks;
+mod refusal;
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
@@ -15,8 +20,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
-use causeway_message::{StatusCode, Version};
-use causeway_progress::Span;
+use causeway_message::StatusCode;
+use causeway_progress::Point;
 
 use crate::context::{ComputedId, Context, VarId};
 use crate::handler::{Fault, Handler, Matched, Matcher, Reason, Response, Step, Stop};
@@ -26,6 +31,7 @@ use crate::whole_body;
 use crate::worker::Worker;
 
 pub(crate) use index::Index;
+pub(crate) use marks::Marks;
 
 /// Route lists that may be open inside each other: far more than people nest, so that it only ends routes that invoke
 /// themselves.
@@ -34,8 +40,6 @@ pub const CALLS_MAX: usize = 64;
 pub const ENTERED_MAX: usize = 4096;
 /// Of these, how many storage has room for.
 const KEPT_ENTERED_MAX: usize = 1024;
-/// Octets of a method; the longest registered one has 17.
-const METHOD_OCTETS_MAX: usize = 32;
 /// Words of group bits that storage keeps.
 const KEPT_GROUP_WORDS_MAX: usize = 2048;
 
@@ -91,7 +95,7 @@ pub(crate) struct List {
 
 pub(crate) struct Link {
     pub(crate) handler: Box<dyn Handler>,
-    pub(crate) span: Span,
+    pub(crate) marks: Marks,
     /// It names the request's body.
     pub(crate) reads_body: bool,
 }
@@ -338,42 +342,8 @@ pub enum Verdict {
 /// Runs an exchange from its start until it answers, aborts or waits.
 pub fn run(cx: &mut Context) -> Verdict {
     let generation = Rc::clone(cx.generation());
-    let first = refusal(cx).map_or(Step::Next, Step::Fail);
+    let first = refusal::refusal(cx).map_or(Step::Next, Step::Fail);
     walk(cx, generation.plan(), first)
-}
-
-/// What Caddy refuses before any route: methods that no one has, a host that is there and empty, hosts that a `root` of
-/// `/srv/{host}` would climb by, and where its server is strict, hosts that the connection was not opened for.
-fn refusal(cx: &Context) -> Option<Fault> {
-    let authority = cx.head().authority();
-    // RFC 9110 §4.2.1: a target without a host is invalid.
-    if authority == Some("") && cx.version() == Version::Http11 {
-        return Some(bad_host("the Host field is empty"));
-    }
-    let begins_so = authority.is_some_and(|authority| authority.starts_with('.'));
-    if begins_so && cx.host().bytes().all(|octet| octet == b'.') {
-        return Some(bad_host("invalid host"));
-    }
-    let is_long = cx.head().method().as_str().len() > METHOD_OCTETS_MAX;
-    if is_long {
-        return Some(Fault::status(StatusCode::METHOD_NOT_ALLOWED));
-    }
-    let tls = cx.arrival().tls.as_deref()?;
-    let is_strict = cx.generation().plan().server(cx.arrival().server)?.strict_sni_host;
-    let server_name = tls.server_name.as_deref().unwrap_or_default();
-    (is_strict && !cx.host().eq_ignore_ascii_case(server_name)).then(|| misdirected(server_name, cx.host()))
-}
-
-/// RFC 9110 §15.5.20: the client may ask again on a connection of its own.
-#[cold]
-fn misdirected(server_name: &str, host: &str) -> Fault {
-    let words = format!("strict host matching: TLS ServerName ({server_name}) and HTTP Host ({host}) values differ");
-    Fault { status: StatusCode::MISDIRECTED_REQUEST, reason: Reason::Text(words.into()) }
-}
-
-#[cold]
-fn bad_host(words: &'static str) -> Fault {
-    Fault { status: StatusCode::BAD_REQUEST, reason: Reason::Text(words.into()) }
 }
 
 /// Drives an exchange that waits. What is waited for after that is polled too: [`Verdict::Waiting`] from here means that
@@ -384,7 +354,7 @@ pub fn poll(cx: &mut Context, task: &mut Task<'_>) -> Verdict {
         let polled = if cx.flow().direction == Direction::Match {
             cx.poll_step(task)
         } else {
-            let _span = generation.plan().link(cx.flow().current).span.enter();
+            let _within = generation.plan().link(cx.flow().current).marks.enter();
             cx.poll_step(task)
         };
         let Poll::Ready(step) = polled else { return Verdict::Waiting };
@@ -404,6 +374,12 @@ pub fn end(cx: &Context, outcome: &Outcome) {
     for id in &cx.flow().entered {
         plan.link(*id).handler.end(cx, outcome);
     }
+}
+
+/// The progress point of the route whose handler had the last word on the way in; `None` where there was no handler.
+pub fn answered(cx: &Context) -> Option<Point> {
+    let last = cx.flow().entered.last()?;
+    Some(cx.generation().plan().link(*last).marks.answered)
 }
 
 fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {
@@ -433,14 +409,14 @@ fn walk(cx: &mut Context, plan: &Plan, mut step: Step) -> Verdict {
             }
             Step::Respond(response) => match back(cx, plan) {
                 Some(link) => {
-                    let _span = link.span.enter();
+                    let _within = link.marks.enter();
                     link.handler.leave(cx, response)
                 }
                 None => return Verdict::Respond(response),
             },
             Step::Fail(fault) => match back(cx, plan) {
                 Some(link) => {
-                    let _span = link.span.enter();
+                    let _within = link.marks.enter();
                     link.handler.failed(cx, fault)
                 }
                 None => match recover(cx, fault) {
@@ -543,7 +519,7 @@ fn enter(cx: &mut Context, plan: &Plan, id: HandlerId) -> Result<Step, Fault> {
     flow.entered.push(id);
     (flow.direction, flow.current) = (Direction::In, id);
     let link = plan.link(id);
-    let _span = link.span.enter();
+    let _within = link.marks.enter();
     let step = link.handler.enter(cx);
     settle(cx, &step);
     Ok(step)

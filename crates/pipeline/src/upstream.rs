@@ -19,8 +19,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::task::{Context as Task, Poll, Waker};
+use std::time::Duration;
 
 use causeway_message::{FieldMap, Head, ResponseHead, StatusCode, Version};
+use causeway_progress::Stamp;
 
 use crate::body::{Body, BodyFault, Frame, IncomingBody, Mailbox};
 use crate::context::Context;
@@ -150,6 +152,8 @@ struct Record {
     /// The answer's body has its reader.
     taken: Cell<bool>,
     given_up: Cell<bool>,
+    /// For the profiler: what one handle last told the other.
+    stamp: Cell<Stamp>,
     home: Weak<Calls>,
 }
 
@@ -171,11 +175,28 @@ impl Record {
             driver: RefCell::default(),
             taken: Cell::default(),
             given_up: Cell::default(),
+            stamp: Cell::default(),
             home: home.clone(),
         })
     }
 
+    /// The other handle is told something.
+    fn tell(&self) {
+        let mut stamp = Stamp::default();
+        causeway_progress::before_send(&mut stamp);
+        self.stamp.set(stamp);
+    }
+
+    /// This handle goes on because of what it was told.
+    fn hear(&self) {
+        let stamp = self.stamp.take();
+        if stamp != Stamp::default() {
+            causeway_progress::after_receive(stamp, Duration::ZERO);
+        }
+    }
+
     fn wake_reader(&self) {
+        self.tell();
         let reader = self.reader.borrow_mut().take();
         if let Some(reader) = reader {
             reader.wake();
@@ -207,6 +228,7 @@ impl Record {
         self.driver.borrow_mut().take();
         self.taken.set(false);
         self.given_up.set(false);
+        self.stamp.take();
     }
 }
 
@@ -288,18 +310,23 @@ impl Call {
     /// protocol; its stream is read once the answer has made a tunnel, and dropped if it has not.
     pub fn send(&self, body: Body, upstream: &dyn Upstream) {
         *self.0.body.borrow_mut() = Some(body);
+        self.0.tell();
         upstream.carry(Carried(Rc::clone(&self.0)));
     }
 
     /// What came of it; to be asked again after an [`Answer::Interim`].
     pub fn poll_answer(&self, task: &mut Task<'_>) -> Poll<Result<Answer, CallFault>> {
-        if let Some((status, fields)) = self.0.interims.borrow_mut().pop_front() {
+        let interim = self.0.interims.borrow_mut().pop_front();
+        if let Some((status, fields)) = interim {
+            self.0.hear();
             return Poll::Ready(Ok(Answer::Interim(status, Box::new(fields))));
         }
         if let Phase::Headed { tunnel } = self.0.phase.get() {
+            self.0.hear();
             return Poll::Ready(Ok(Answer::Head { tunnel }));
         }
         if let Some(fault) = self.0.fault.borrow().as_ref() {
+            self.0.hear();
             return Poll::Ready(Err(fault.clone()));
         }
         let mut reader = self.0.reader.borrow_mut();
@@ -412,6 +439,11 @@ impl Carried {
     /// The request.
     pub fn request(&self) -> Ref<'_, Head> {
         self.0.request.borrow()
+    }
+
+    /// The engine begins with it.
+    pub fn begin(&self) {
+        self.0.hear();
     }
 
     /// The request's content as it was given; once.

@@ -10,6 +10,7 @@ use std::task::{Context as Task, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
 use causeway_message::BlockMut;
+use causeway_progress::Stamp;
 use futures_channel::oneshot;
 
 use crate::upstream::{Transport, Upstream};
@@ -73,12 +74,14 @@ pub struct Sleep {
     worker: Rc<dyn Worker>,
     deadline: Instant,
     key: Option<u64>,
+    /// For the profiler: when it began.
+    stamp: Stamp,
 }
 
 impl Sleep {
     /// Until `deadline`.
     pub fn until(worker: Rc<dyn Worker>, deadline: Instant) -> Self {
-        Self { worker, deadline, key: None }
+        Self { worker, deadline, key: None, stamp: Stamp::default() }
     }
 }
 
@@ -87,7 +90,15 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<()> {
         let this = &mut *self;
-        this.worker.poll_sleep(this.deadline, &mut this.key, task)
+        let is_under_way = this.key.is_some();
+        let polled = this.worker.poll_sleep(this.deadline, &mut this.key, task);
+        match polled {
+            Poll::Pending if !is_under_way => causeway_progress::sleep_began(&mut this.stamp),
+            // Here, where its waiter goes on because of it: many may be due at once.
+            Poll::Ready(()) if is_under_way => causeway_progress::sleep_ended(this.stamp, Duration::ZERO),
+            _ => {}
+        }
+        polled
     }
 }
 
@@ -100,14 +111,18 @@ impl Drop for Sleep {
 }
 
 /// The result of blocking work, to be waited for.
-pub struct Blocking<T>(oneshot::Receiver<T>);
+pub struct Blocking<T>(oneshot::Receiver<(T, Stamp)>);
 
 impl<T> Future for Blocking<T> {
     /// `None` when the job panicked.
     type Output = Option<T>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<T>> {
-        Pin::new(&mut self.0).poll(task).map(Result::ok)
+        let received = std::task::ready!(Pin::new(&mut self.0).poll(task));
+        Poll::Ready(received.ok().map(|(result, stamp)| {
+            causeway_progress::after_receive(stamp, Duration::ZERO);
+            result
+        }))
     }
 }
 
@@ -138,13 +153,13 @@ fn run<T: Send + 'static>(
     job: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Blocking<T>, Busy> {
     let (done, result) = oneshot::channel();
-    let mut stamp = causeway_progress::Stamp::default();
-    causeway_progress::before_send(&mut stamp);
     hand_over(Box::new(move || {
-        causeway_progress::after_receive(stamp, Duration::ZERO);
         // A job that nobody waits for any more is not begun, and a result that nobody waits for is dropped.
         if !done.is_canceled() {
-            let _ = done.send(job());
+            let result = job();
+            let mut stamp = Stamp::default();
+            causeway_progress::before_send(&mut stamp);
+            let _ = done.send((result, stamp));
         }
     }))?;
     Ok(Blocking(result))

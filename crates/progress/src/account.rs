@@ -7,6 +7,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::hooks;
 use crate::log::Log;
+use crate::open::Open;
 
 /// A thread's account. Never freed: a thread that ends leaves it to a later one.
 ///
@@ -21,7 +22,9 @@ pub struct Account {
     stack: (AtomicUsize, AtomicUsize),
     is_worker: AtomicBool,
     log: OnceLock<Log>,
-    /// Policy: what kind of work the thread does now; 0 when nothing is known. Read by the signal handler.
+    pub(crate) open: Open,
+    /// Policy: what kind of work the thread does now; 0 when nothing is known, and while the thread waits in one of
+    /// [`crate::sync`]'s or [`crate::thread`]'s. Read by the signal handler.
     pub kind: AtomicU32,
     /// Policy: the window that the other cells belong to.
     pub window: AtomicU32,
@@ -107,6 +110,7 @@ impl Drop for Leave {
             account.tid.store(0, Relaxed);
             account.kind.store(0, Relaxed);
             account.set_worker(false);
+            account.open.clear();
             registry(|registry| registry.free.push(account));
         }
     }

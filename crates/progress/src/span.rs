@@ -1,8 +1,10 @@
 //! Stretches of work by name.
 
 use std::collections::HashMap;
+use std::marker::PhantomData;
+use std::num::NonZeroU32;
 use std::panic::Location;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::hooks;
 
@@ -59,17 +61,22 @@ impl Span {
         Self::named(&format!("{what} {}:{}", place.file(), place.line()))
     }
 
+    pub(crate) const fn of(id: u32) -> Self {
+        Self(id)
+    }
+
     /// The number that a policy knows the span by: an index into [`spans`].
     #[must_use]
     pub fn id(self) -> u32 {
         self.0
     }
 
-    /// Opens the span until the guard is dropped, on the same thread. Spans nest.
+    /// Opens the span until the guard is dropped, on the same thread. Spans nest, and may end in any order: the thread is in
+    /// those that are open, in the order in which they were opened. Beyond 32 at once a span is not told.
     #[inline]
     #[must_use = "the span ends when the guard is dropped"]
     pub fn enter(self) -> Entered {
-        Entered { before: if hooks::is_active() { hooks::entered(self) } else { None }, here: std::marker::PhantomData }
+        Entered { token: if hooks::is_active() { hooks::entered(self) } else { None }, here: PhantomData }
     }
 }
 
@@ -82,17 +89,24 @@ pub fn spans() -> Vec<String> {
 /// Guard of an open [`Span`].
 #[derive(Debug)]
 pub struct Entered {
-    /// The kind of work before; `None` when nobody measured.
-    before: Option<u32>,
-    /// Spans belong to their thread.
-    here: std::marker::PhantomData<*const ()>,
+    /// Which of the thread's open spans it is; `None` when nobody measured.
+    token: Option<NonZeroU32>,
+    /// Spans belong to their thread, as guards of locks do.
+    here: PhantomData<MutexGuard<'static, ()>>,
+}
+
+impl Entered {
+    /// Of a span that nobody measures.
+    pub(crate) const fn nothing() -> Self {
+        Self { token: None, here: PhantomData }
+    }
 }
 
 impl Drop for Entered {
     #[inline]
     fn drop(&mut self) {
-        if let Some(before) = self.before {
-            hooks::left(before);
+        if let Some(token) = self.token {
+            hooks::left(token);
         }
     }
 }

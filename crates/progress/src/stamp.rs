@@ -65,6 +65,29 @@ impl Lock {
     }
 }
 
+/// A stamp that is left for whoever comes next, where there is no message to carry it.
+#[derive(Debug, Default)]
+pub(crate) struct Note(AtomicU64);
+
+impl Note {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    // Relaxed, all of them: what the note is about orders those who leave it and those who read it.
+    pub(crate) fn leave(&self, stamp: Stamp) {
+        self.0.store(stamp.0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> Stamp {
+        Stamp(self.0.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn take(&self) -> Stamp {
+        Stamp(self.0.swap(0, Ordering::Relaxed))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -55,6 +55,10 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         if !out.is_empty() {
             return Owed::Room;
         }
+        if self.input.is_held() {
+            // What the peer owes may be among it.
+            return Owed::Nothing;
+        }
         if self.phase == Phase::HalfClosed && self.exchanges.iter().any(|exchange| self.hangs(exchange)) {
             return Owed::Close;
         }

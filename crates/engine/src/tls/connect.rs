@@ -92,7 +92,7 @@ impl Connector {
                 break;
             }
             let filled = poll_fn(|task| session.inbound.poll_fill(&mut tcp, &core.blocks, task)).await;
-            if filled.map_err(|error| error.to_string())? == 0 {
+            if filled.map_err(|error| error.to_string())?.octets == 0 {
                 return Err("it closed amid the handshake".into());
             }
         }

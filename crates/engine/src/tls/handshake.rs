@@ -21,10 +21,11 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_pipeline::TlsFacts;
 use causeway_pipeline::Worker as _;
+use causeway_progress::{Stamp, stage};
 use futures_channel::oneshot;
 use rustls::server::{Accepted, Acceptor, UnbufferedServerConnection};
 use rustls::{HandshakeKind, SignatureAlgorithm};
@@ -55,14 +56,16 @@ type ServerSession = Session<UnbufferedServerConnection>;
 pub(crate) struct Secured {
     pub(crate) stream: TlsStream,
     pub(crate) facts: TlsFacts,
+    /// What the profiler knows the connection by.
+    pub(crate) stamp: Stamp,
 }
 
-/// Starts a handshake's task. `carry` takes the connection over, which counts as the worker's until then.
+/// Starts a handshake's task, on a connection that the profiler knows by a stamp. `carry` takes the connection over, which counts as the worker's until then.
 pub(crate) fn begin(
     core: &Rc<Core>,
     listener: &Rc<Listener>,
     plan: Arc<TlsPlan>,
-    tcp: TcpStream,
+    (tcp, stamp): (TcpStream, Stamp),
     ends: (SocketAddr, SocketAddr),
     carry: impl FnOnce(Secured) + 'static,
 ) {
@@ -79,8 +82,10 @@ pub(crate) fn begin(
         is_silent: Cell::new(true),
         is_heard: Cell::new(false),
         is_counted: Cell::new(true),
+        stamp: Cell::new(stamp),
+        is_timed: Cell::default(),
     };
-    tokio::task::spawn_local(async move {
+    tokio::task::spawn_local(measured(async move {
         match handshake.run().await {
             Ok((session, name)) => handshake.hand_over(session, name, carry),
             Err(Refusal::Silent) => {}
@@ -89,7 +94,17 @@ pub(crate) fn begin(
                 handshake.tell(&octets).await;
             }
         }
-    });
+    }));
+}
+
+/// The same, as the profiler's stage.
+async fn measured(work: impl Future<Output = ()>) {
+    let mut work = pin!(work);
+    poll_fn(|task| {
+        let _span = stage::HANDSHAKE.enter();
+        work.as_mut().poll(task)
+    })
+    .await;
 }
 
 /// Why there is no connection.
@@ -123,6 +138,9 @@ struct Handshake {
     is_heard: Cell<bool>,
     /// The connection is this task's to count off.
     is_counted: Cell<bool>,
+    stamp: Cell<Stamp>,
+    /// The kernel keeps the time of what comes.
+    is_timed: Cell<bool>,
 }
 
 impl Handshake {
@@ -219,27 +237,53 @@ impl Handshake {
                 return;
             }
             let mut session = session;
-            let result = session.advance();
-            let _ = send.send((session, result));
+            let result = {
+                let _span = stage::HANDSHAKE.enter();
+                session.advance()
+            };
+            let mut stamp = Stamp::default();
+            causeway_progress::before_send(&mut stamp);
+            let _ = send.send((session, result, stamp));
         };
         self.core.compute(Box::new(job)).map_err(|_| Refusal::alert(alert::INTERNAL_ERROR))?;
-        self.wait(|_, task| Pin::new(&mut stepped).poll(task).map_err(|_| io::ErrorKind::Other.into())).await
+        let stepped = self.wait(|_, task| Pin::new(&mut stepped).poll(task).map_err(|_| io::ErrorKind::Other.into()));
+        let (session, result, stamp) = stepped.await?;
+        causeway_progress::after_receive(stamp, Duration::ZERO);
+        Ok((session, result))
     }
 
     /// Reads more.
     async fn fill(&self, inbound: &mut Inbound) -> Result<(), Refusal> {
         let read = self.wait(|tcp, task| {
+            let is_timed = causeway_progress::is_active();
+            if self.is_timed.replace(is_timed) != is_timed {
+                tcp.keep_times(is_timed);
+            }
             let read = inbound.poll_fill(tcp, &self.core.blocks, task);
             if read.is_pending() {
                 inbound.rest();
             }
             read
         });
+        let received = read.await?;
         // Nothing: the peer's end, or a handshake that is longer than any.
-        if read.await? == 0 { Err(Refusal::Silent) } else { Ok(()) }
+        if received.octets == 0 {
+            return Err(Refusal::Silent);
+        }
+        self.stamped(|stamp| causeway_progress::arrived(stamp, received.at));
+        Ok(())
+    }
+
+    fn stamped(&self, hook: impl FnOnce(&mut Stamp)) {
+        let mut stamp = self.stamp.get();
+        hook(&mut stamp);
+        self.stamp.set(stamp);
     }
 
     async fn send(&self, mut octets: &[u8]) -> Result<(), Refusal> {
+        if !octets.is_empty() {
+            self.stamped(causeway_progress::written);
+        }
         while !octets.is_empty() {
             let sent = self.wait(|tcp, task| Transport::poll_write(tcp, task, &[IoSlice::new(octets)])).await?;
             octets = &octets[sent..];
@@ -257,7 +301,7 @@ impl Handshake {
             let mut room = self.core.blocks.take();
             while left > 0 {
                 let read = self.wait(|tcp, task| Transport::poll_read(tcp, task, room.as_mut_slice())).await?;
-                left = if read == 0 { 0 } else { left.saturating_sub(read) };
+                left = if read.octets == 0 { 0 } else { left.saturating_sub(read.octets) };
             }
             Ok::<_, Refusal>(())
         };
@@ -315,7 +359,7 @@ impl Handshake {
         match TlsStream::new(core, tcp, secrets, Keys::Server(keys), inbound, is_over) {
             Some(stream) => {
                 self.is_counted.set(false);
-                carry(Secured { stream, facts });
+                carry(Secured { stream, facts, stamp: self.stamp.get() });
             }
             None => tracing::error!(peer = %self.peer, "a finished TLS handshake gave keys of another suite"),
         }

@@ -9,7 +9,7 @@ use causeway_message::BlockMut;
 use tokio::net::TcpStream;
 
 use crate::blocks::Blocks;
-use crate::transport::Transport;
+use crate::transport::{Received, Transport};
 
 /// See the module.
 ///
@@ -82,13 +82,13 @@ impl Inbound {
         self.sealed = 0..octets.len();
     }
 
-    /// Reads more sealed octets behind those that are there; 0 is the peer's end, or that there is no room.
+    /// Reads more sealed octets behind those that are there; none is the peer's end, or that there is no room.
     pub(super) fn poll_fill(
         &mut self,
         tcp: &mut TcpStream,
         blocks: &Blocks,
         task: &mut Task<'_>,
-    ) -> Poll<io::Result<usize>> {
+    ) -> Poll<io::Result<Received>> {
         let block = self.block.get_or_insert_with(|| blocks.take());
         if self.plain.is_empty() && self.sealed.start > 0 {
             block.as_mut_slice().copy_within(self.sealed.clone(), 0);
@@ -96,11 +96,11 @@ impl Inbound {
         }
         let room = &mut block.as_mut_slice()[self.sealed.end..];
         if room.is_empty() {
-            return Poll::Ready(Ok(0));
+            return Poll::Ready(Ok(Received::default()));
         }
-        let len = ready!(Transport::poll_read(tcp, task, room))?;
-        self.sealed.end += len;
-        Poll::Ready(Ok(len))
+        let received = ready!(Transport::poll_read(tcp, task, room))?;
+        self.sealed.end += received.octets;
+        Poll::Ready(Ok(received))
     }
 
     /// A read found nothing: an empty block goes back to the pool.

@@ -14,6 +14,7 @@ use std::rc::Rc;
 use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
+use causeway_progress::stage;
 use rustls::client::ClientConnectionData;
 use rustls::kernel::KernelConnection;
 use rustls::server::ServerConnectionData;
@@ -22,7 +23,7 @@ use tokio::net::TcpStream;
 
 use super::inbound::Inbound;
 use super::record::{Exhausted, Fault, Opener, RECORD_OCTETS_MAX, Sealer, alert, whole};
-use crate::transport::Transport;
+use crate::transport::{Received, Transport};
 use crate::worker::Core;
 
 /// Records in a row that bring no content: more is a peer that only makes work.
@@ -48,6 +49,8 @@ struct Session {
     /// Makes the next keys (RFC 8446 §7.2).
     keys: Keys,
     inbound: Inbound,
+    /// When the kernel had the last of what was read.
+    arrived: u64,
     unsent: Option<Unsent>,
     idle_records: u8,
     /// Ours must follow the peer's (RFC 8446 §4.6.3).
@@ -168,6 +171,7 @@ impl TlsStream {
             sealer,
             keys,
             inbound,
+            arrived: 0,
             unsent: None,
             idle_records: 0,
             is_update_owed: false,
@@ -199,6 +203,10 @@ impl Session {
     /// Fills `room` with content that is here, opening records as far as they are whole.
     fn deliver(&mut self, room: &mut [u8]) -> usize {
         let mut filled = self.inbound.take_plain(room);
+        if self.inbound.sealed().is_empty() {
+            return filled;
+        }
+        let _span = stage::TLS.enter();
         while filled < room.len() && self.end.is_none() {
             let len = match whole(self.inbound.sealed()) {
                 Ok(Some(len)) => len,
@@ -228,6 +236,7 @@ impl Session {
     /// Opens the records that `octets` begin with, in place: how much content lies at their start then. The first part of a record
     /// that is not whole moves away.
     fn open_in_place(&mut self, octets: &mut [u8]) -> usize {
+        let _span = stage::TLS.enter();
         let (mut at, mut filled) = (0, 0);
         while self.end.is_none() {
             let len = match whole(&octets[at..]) {
@@ -316,6 +325,7 @@ impl Session {
 
     /// Seals from the front of `slices`.
     fn seal(&mut self, slices: &[IoSlice<'_>]) -> Result<Unsent, Exhausted> {
+        let _span = stage::TLS.enter();
         let mut octets = self.core.take_sealed();
         let mut start = 0;
         let is_worn = self.sealer.is_worn() && self.keys.is_tls13();
@@ -374,7 +384,7 @@ impl Session {
 }
 
 impl Transport for TlsStream {
-    fn poll_read(&mut self, task: &mut Task<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll_read(&mut self, task: &mut Task<'_>, room: &mut [u8]) -> Poll<io::Result<Received>> {
         for _ in 0..READS_MAX {
             let (tcp, session) = self.parts();
             if session.ending.get() == Ending::Waiting {
@@ -383,25 +393,26 @@ impl Transport for TlsStream {
             }
             let filled = session.deliver(room);
             if filled > 0 {
-                return Poll::Ready(Ok(filled));
+                return Poll::Ready(Ok(Received { octets: filled, at: session.arrived }));
             }
             match session.end {
                 // A peer that ends without close_notify is as gone as one that says it: what it asked for whole is answered.
-                Some(Ok(_)) => return Poll::Ready(Ok(0)),
+                Some(Ok(_)) => return Poll::Ready(Ok(Received::default())),
                 Some(Err(fault)) => return Poll::Ready(Err(self.refuse(fault))),
                 None => {}
             }
             let filled = if session.inbound.is_empty() && room.len() >= RECORD_OCTETS_MAX {
                 session.inbound.rest();
-                let len = ready!(Transport::poll_read(tcp, task, room))?;
-                if len == 0 {
+                let received = ready!(Transport::poll_read(tcp, task, room))?;
+                session.arrived = received.at;
+                if received.octets == 0 {
                     session.end = Some(Ok(Closed::Cut));
                 }
-                session.open_in_place(&mut room[..len])
+                session.open_in_place(&mut room[..received.octets])
             } else {
                 match session.inbound.poll_fill(tcp, &session.core.blocks, task)? {
-                    Poll::Ready(0) => session.end = Some(Ok(Closed::Cut)),
-                    Poll::Ready(_) => {}
+                    Poll::Ready(Received { octets: 0, .. }) => session.end = Some(Ok(Closed::Cut)),
+                    Poll::Ready(received) => session.arrived = received.at,
                     Poll::Pending => {
                         session.inbound.rest();
                         return Poll::Pending;
@@ -410,12 +421,18 @@ impl Transport for TlsStream {
                 0
             };
             if filled > 0 {
-                return Poll::Ready(Ok(filled));
+                return Poll::Ready(Ok(Received { octets: filled, at: session.arrived }));
             }
         }
         // Records without content, or ever another part of one: others have their turn.
         task.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    fn keep_times(&self, on: bool) {
+        if let Some(tcp) = &self.tcp {
+            tcp.keep_times(on);
+        }
     }
 
     fn poll_write(&mut self, task: &mut Task<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {

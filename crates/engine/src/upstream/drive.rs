@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use causeway_message::{ResponseHead, StatusCode, StreamId, Version, WaitsFor, WriteList};
 use causeway_pipeline::{Body, CallFault, Frame, Scheme, Transport as Spec};
-use causeway_progress::{Stamp, stage};
+use causeway_progress::{Span, is_active, stage};
 
 use super::links::{Link, LinkState};
 use super::machine::{Event, Machine, Unopened};
@@ -26,9 +26,10 @@ use super::{Place, Waiting};
 use crate::clock;
 use crate::drive::{COPIED_BELOW, ROUNDS_MAX, SLICES_MAX, rest};
 use crate::exchange::{OUTPUT_OCTETS_MAX, SlotWake};
+use crate::hold::Read;
 use crate::input::Input;
 use crate::timers::TimerKey;
-use crate::transport::Transport;
+use crate::transport::{Received, Transport};
 use crate::worker::Core;
 
 /// Wakes that a connection keeps for later calls.
@@ -50,7 +51,10 @@ pub(super) struct Connection<T: Transport> {
     calls: Vec<Outgoing>,
     wakes: Vec<SlotWake>,
     timer: TimerKey,
-    stamp: Stamp,
+    /// Of the calls, one is not on its way yet.
+    has_unasked: bool,
+    /// When the kernel had what was read last; 0 when that is not known.
+    arrived: u64,
     /// When it last carried a call.
     since: Instant,
     /// Since when the kernel takes nothing of what is to be sent.
@@ -81,7 +85,8 @@ impl<T: Transport> Connection<T> {
             calls: Vec::new(),
             wakes: Vec::new(),
             timer: TimerKey::UNFILED,
-            stamp: Stamp::default(),
+            has_unasked: false,
+            arrived: 0,
             since: clock::now(),
             stuck: None,
             is_used: false,
@@ -95,6 +100,9 @@ impl<T: Transport> Connection<T> {
             self.timer = self.core.add_timer(task.waker().clone());
         }
         let mut out = self.output.take().unwrap_or_else(|| self.core.take_output());
+        if self.input.is_held() {
+            self.look_at_hold(task);
+        }
         let mut flow = self.begin_calls(task, &mut out);
         if flow.is_continue() {
             flow = self.rounds(task, &mut out);
@@ -155,6 +163,7 @@ impl<T: Transport> Connection<T> {
             if call.is_given_up() {
                 continue;
             }
+            call.begin();
             let body = call.take_body().unwrap_or_default();
             let framing = framing(&body);
             let opened = self.machine.open(&call.request(), self.scheme, framing, out);
@@ -166,6 +175,7 @@ impl<T: Transport> Connection<T> {
                     }
                     let wake = self.wakes.pop().unwrap_or_default();
                     wake.follow(task.waker());
+                    self.has_unasked = true;
                     self.calls.push(Outgoing::new(stream, call, wake, (body, framing), is_second));
                 }
                 Err(Unopened::Head) => call.fail(CallFault::Request),
@@ -222,7 +232,7 @@ impl<T: Transport> Connection<T> {
     /// room. Content that waits is no reason: the upstream may take none of it before its answers are read.
     fn may_handle(&self, task: &Task<'_>, out: &WriteList) -> bool {
         let is_full = || self.calls.iter().any(|call| call.is_full(task.waker()));
-        out.len() < 2 * OUTPUT_OCTETS_MAX && (self.machine.is_multiplexed() || !is_full())
+        out.len() < 2 * OUTPUT_OCTETS_MAX && !self.input.is_held() && (self.machine.is_multiplexed() || !is_full())
     }
 
     fn handle_input(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
@@ -255,13 +265,14 @@ impl<T: Transport> Connection<T> {
             | Event::End { stream }
             | Event::Reset { stream } => *stream,
         };
-        let Self { calls, machine, input, head, .. } = self;
+        let Self { calls, machine, input, head, arrived, .. } = self;
         let Some(call) = calls.iter_mut().rfind(|call| call.stream == stream && !call.is_over()) else {
             if let Event::Data { range, .. } = event {
                 machine.release(stream, u32::try_from(range.len()).unwrap_or(u32::MAX), out);
             }
             return;
         };
+        call.hear(*arrived);
         match event {
             Event::Interim { .. } if call.is_chatty() => {
                 machine.reset(stream, out);
@@ -305,6 +316,7 @@ impl<T: Transport> Connection<T> {
         let again = (is_known || self.is_used) && self.calls[at].may_go_again(is_known);
         match self.place.upgrade() {
             Some(place) if again => {
+                self.calls[at].hear(0);
                 let Outgoing { call, wake, .. } = self.calls.swap_remove(at);
                 self.keep_wake(wake);
                 call.put_body(Body::Empty);
@@ -335,10 +347,11 @@ impl<T: Transport> Connection<T> {
     fn flush(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
         if out.is_empty() {
             self.stuck = None;
+        } else if std::mem::take(&mut self.has_unasked) {
+            self.ask();
         }
+        let _span = (!out.is_empty()).then(|| stage::WRITE.enter());
         while !out.is_empty() {
-            let _span = stage::WRITE.enter();
-            causeway_progress::written(&mut self.stamp);
             let mut slices = [IoSlice::new(b""); SLICES_MAX];
             let used = out.slices(&mut slices);
             match self.transport.poll_write(task, &slices[..used]) {
@@ -358,6 +371,43 @@ impl<T: Transport> Connection<T> {
             }
         }
         self.calls.iter_mut().for_each(Outgoing::begin_turn);
+    }
+
+    /// Calls whose heads are among what leaves now are with the upstream from here on.
+    fn ask(&mut self) {
+        let whom = self.whom();
+        self.calls.iter_mut().for_each(|call| call.ask(whom));
+    }
+
+    /// Whom the profiler knows the upstream as, while a profile runs.
+    fn whom(&self) -> Option<Span> {
+        if is_active() { self.place.upgrade().map(|place| place.span()) } else { None }
+    }
+
+    /// A profile runs, and the upstream is waited for from here on, unless it was already.
+    #[cold]
+    fn wait_on(&mut self) {
+        let whom = self.whom();
+        self.calls.iter_mut().for_each(|call| call.wait_on(whom));
+    }
+
+    /// What was read is worked on now, unless the profiler wants the upstream to have answered later. Where calls share a connection,
+    /// it is not known yet whose answer this is: then the worker is what waits.
+    #[cold]
+    fn take_up(&mut self, read: Read, task: &Task<'_>) {
+        self.arrived = read.at;
+        let stamp = self.calls.first().and_then(Outgoing::stamp).filter(|_| !self.machine.is_multiplexed());
+        let pause = stamp.and_then(|stamp| causeway_progress::hold(stamp, read.at));
+        let held = pause.is_some_and(|pause| self.core.holds.begin(self.timer, read, pause, task.waker()));
+        self.input.hold(held);
+    }
+
+    /// What was read waits; its time may have come.
+    #[cold]
+    fn look_at_hold(&mut self, task: &mut Task<'_>) {
+        if let Poll::Ready(read) = self.core.holds.poll(self.timer, task) {
+            self.take_up(read, task);
+        }
     }
 
     /// Ends the calls that are over; whether there were any.
@@ -383,14 +433,23 @@ impl<T: Transport> Connection<T> {
         if self.is_silent || !self.may_handle(task, out) || !self.input.make_room(&self.core.blocks) {
             return ControlFlow::Continue(false);
         }
+        let is_timed = is_active();
+        if self.input.retimed(is_timed) {
+            self.transport.keep_times(is_timed);
+        }
+        if is_timed {
+            self.wait_on();
+        }
         let read = {
             let _span = stage::READ.enter();
             self.transport.poll_read(task, self.input.room())
         };
         match read {
-            Poll::Ready(Ok(len)) if len > 0 => {
-                causeway_progress::arrived(&mut self.stamp, 0);
-                self.input.filled(len);
+            Poll::Ready(Ok(Received { octets: octets @ 1.., at })) => {
+                self.input.filled(octets);
+                if is_timed {
+                    self.take_up(Read::new(at), task);
+                }
                 ControlFlow::Continue(true)
             }
             Poll::Ready(read) => {
@@ -408,6 +467,7 @@ impl<T: Transport> Connection<T> {
 
     /// The upstream sends no more. `said` is whether that was its own word.
     fn ended(&mut self, said: bool, out: &mut WriteList) {
+        self.arrived = 0;
         let event = if said { self.machine.handle_eof() } else { self.machine.handle_loss() };
         match event {
             None | Some(Event::Broken) => {}
@@ -483,6 +543,9 @@ impl<T: Transport> Future for Connection<T> {
 impl<T: Transport> Drop for Connection<T> {
     fn drop(&mut self) {
         self.fail_all(&CallFault::Closed);
+        if self.input.is_held() {
+            self.core.holds.forget(self.timer);
+        }
         if self.timer != TimerKey::UNFILED {
             self.core.wheel.borrow_mut().remove(self.timer);
         }

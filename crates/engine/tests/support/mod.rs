@@ -7,6 +7,7 @@
 //! - `client`: a blocking HTTP/1 client; `tls`: certificates, and the same client over TLS
 //! - `http2`: a blocking HTTP/2 client
 //! - `forward`: a handler that sends requests on; `origin`: where to
+//! - `recorder`: a profiler that writes down what it hears; `scribe`: one that allocates nothing
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 pub(crate) mod bodies;
@@ -16,6 +17,8 @@ pub(crate) mod handlers;
 pub(crate) mod http2;
 pub(crate) mod origin;
 pub(crate) mod probe;
+pub(crate) mod recorder;
+pub(crate) mod scribe;
 pub(crate) mod server;
 pub(crate) mod tls;
 

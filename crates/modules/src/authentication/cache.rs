@@ -11,9 +11,11 @@ use std::hash::{Hash, Hasher};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as Task, Poll, Waker};
+use std::time::Duration;
 
 use causeway_pipeline::Worker;
 use causeway_pipeline::worker::Blocking;
+use causeway_progress::Stamp;
 use zeroize::Zeroizing;
 
 /// Passwords that are remembered at most, Caddy's number; then about a tenth goes, whichever.
@@ -58,6 +60,8 @@ struct Landing {
     /// `None` until it is there; then `None` within when the job panicked.
     outcome: Cell<Option<Option<bool>>>,
     wakers: RefCell<Vec<Waker>>,
+    /// For the profiler: what they are woken by.
+    stamp: Cell<Stamp>,
 }
 
 /// Waits for a password that is being hashed.
@@ -86,6 +90,9 @@ impl Cache {
                 None => self.entries.borrow_mut().remove(&key),
             };
             landing.outcome.set(Some(same));
+            let mut stamp = Stamp::default();
+            causeway_progress::before_send(&mut stamp);
+            landing.stamp.set(stamp);
             let wakers = landing.wakers.take();
             wakers.into_iter().for_each(Waker::wake);
         }));
@@ -110,6 +117,7 @@ impl Future for Flight {
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<bool>> {
         if let Some(outcome) = self.0.outcome.get() {
+            causeway_progress::after_receive(self.0.stamp.get(), Duration::ZERO);
             return Poll::Ready(outcome);
         }
         let mut wakers = self.0.wakers.borrow_mut();

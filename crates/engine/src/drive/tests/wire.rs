@@ -6,7 +6,7 @@ use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::task::{Context as Task, Poll};
 
-use crate::transport::Transport;
+use crate::transport::{Received, Transport};
 
 pub(super) struct Wire {
     pub(super) inbound: VecDeque<u8>,
@@ -25,15 +25,17 @@ impl Default for Wire {
 pub(super) struct WireEnd(pub(super) Rc<RefCell<Wire>>);
 
 impl Transport for WireEnd {
-    fn poll_read(&mut self, _: &mut Task<'_>, octets: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll_read(&mut self, _: &mut Task<'_>, octets: &mut [u8]) -> Poll<io::Result<Received>> {
         let wire = &mut *self.0.borrow_mut();
         if wire.inbound.is_empty() {
             return Poll::Pending;
         }
         let len = octets.len().min(wire.inbound.len());
         octets.iter_mut().zip(wire.inbound.drain(..len)).for_each(|(place, octet)| *place = octet);
-        Poll::Ready(Ok(len))
+        Poll::Ready(Ok(len.into()))
     }
+
+    fn keep_times(&self, _: bool) {}
 
     fn poll_write(&mut self, _: &mut Task<'_>, octets: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let wire = &mut *self.0.borrow_mut();

@@ -1,0 +1,23 @@
+//! What the programs are made of when our profiler watches: `causeway_progress`'s threads and locks, and its progress point.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+pub(crate) use causeway_progress::{sync, thread};
+
+static UNITS: AtomicU64 = AtomicU64::new(0);
+
+/// One unit of what the program is there for.
+pub(crate) fn done() {
+    causeway_progress::progress!("unit");
+    count();
+}
+
+/// The same for who tells the profiler himself.
+pub(crate) fn count() {
+    UNITS.fetch_add(1, Relaxed);
+}
+
+/// Units so far.
+pub(crate) fn units() -> u64 {
+    UNITS.load(Relaxed)
+}

@@ -1,0 +1,258 @@
+//! `./bench causal`: the causal profiler's predictions against what really happens.
+//!
+//! - [`cases`]: the programs with a planted cost, and what drives them
+//! - [`program`]: a case's program while it runs; [`load`]: who asks it
+//! - [`prediction`]: what the profiler says beforehand; [`truth`]: what happens; [`coz`]: what Coz says of the same programs
+//! - [`verdict`]: who passes; [`page`]: the table and the picture
+//! - [`worthless`]: case 9, false alarms; [`cost`]: case 10, what a profile costs
+
+mod cases;
+mod cost;
+mod coz;
+mod load;
+mod page;
+mod prediction;
+mod program;
+mod truth;
+mod verdict;
+mod worthless;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::machine::{self, Machine};
+use crate::progress::Progress;
+use crate::record;
+use crate::server::Cores;
+use crate::workshop::Workshop;
+use cases::{CASES, Case, SPEEDUPS};
+use coz::{Coz, Said};
+use prediction::{Asking, Prediction};
+use verdict::Row;
+
+/// How long and how often.
+pub struct Settings {
+    /// Only these cases; all without any.
+    pub only: Vec<String>,
+    /// Whether Coz is asked.
+    pub coz: bool,
+    /// Whether the profiler is.
+    pub predict: bool,
+    arguments: String,
+    asking: Asking,
+    repetitions: usize,
+    blocks: usize,
+    stretch: Duration,
+    coz_seconds: u64,
+    worthless: (usize, f64),
+    cost: (usize, u64, &'static [f64]),
+}
+
+impl Settings {
+    /// As they are usually, or for a look.
+    pub fn of(quick: bool, arguments: String) -> Self {
+        let (only, coz, predict) = (Vec::new(), true, true);
+        if quick {
+            let asking = Asking { seconds: 8.0, mode: "both" };
+            return Self {
+                only,
+                coz,
+                predict,
+                arguments,
+                asking,
+                repetitions: 1,
+                blocks: 2,
+                stretch: Duration::from_millis(500),
+                coz_seconds: 6,
+                worthless: (10, 2.0),
+                cost: (2, 3, &[5.0, 10.0]),
+            };
+        }
+        let asking = Asking { seconds: 30.0, mode: "both" };
+        Self {
+            only,
+            coz,
+            predict,
+            arguments,
+            asking,
+            repetitions: 3,
+            blocks: 5,
+            stretch: Duration::from_secs(1),
+            coz_seconds: 15,
+            worthless: (100, 3.0),
+            cost: (5, 5, &[5.0, 10.0, 20.0, 40.0, 80.0]),
+        }
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == name)
+    }
+
+    /// What a case takes, about, in ms.
+    fn planned_ms(&self, case: &Case) -> u64 {
+        let predictions = if self.predict { self.repetitions as f64 * (self.asking.seconds + 1.0) } else { 0.0 };
+        let truth = (self.blocks * SPEEDUPS.len() * 4) as f64 * (self.stretch.as_secs_f64() + 0.15);
+        let coz = if self.coz && case.coz.is_some() { (SPEEDUPS.len() + 1) as u64 * (self.coz_seconds + 1) } else { 0 };
+        ((predictions + truth) * 1e3) as u64 + 1000 * coz
+    }
+}
+
+/// What is kept of a run.
+#[derive(Serialize, Deserialize)]
+pub struct Results {
+    /// YYYY-MM-DD, UTC.
+    pub date: String,
+    /// Short id, with `-dirty` behind it if the tree differed.
+    pub commit: String,
+    /// The machine measured on.
+    pub machine: Machine,
+    /// The arguments that change what is measured.
+    pub arguments: String,
+    /// Tools' versions.
+    pub versions: BTreeMap<String, String>,
+    /// Steps of a planted cost in a millisecond.
+    pub steps_per_ms: u64,
+    /// Case, quantity and speed-up.
+    pub rows: Vec<Row>,
+    /// Case 9.
+    pub worthless: Option<worthless::Worthless>,
+    /// Case 10.
+    pub cost: Option<cost::Cost>,
+    /// What was left out, and why.
+    pub skipped: Vec<String>,
+}
+
+/// Runs the cases and writes a new directory under `parent` as it goes; returns it.
+pub fn run(shop: &mut Workshop, settings: &Settings, parent: &Path) -> Result<PathBuf> {
+    let names: Vec<&str> = CASES.iter().map(|case| case.name).chain(["worthless", "cost"]).collect();
+    for only in &settings.only {
+        ensure!(names.contains(&only.as_str()), "there is no case '{only}'; there are {}", names.join(", "));
+    }
+    let cases: Vec<&Case> = CASES.iter().filter(|case| settings.wants(case.name)).collect();
+    let mut skipped = Vec::new();
+    let coz = match settings.coz && cases.iter().any(|case| case.coz.is_some()) {
+        true => Coz::obtain(shop).map_err(|error| skipped.push(format!("Coz: {error:#}"))).ok(),
+        false => None,
+    };
+    let steps_per_ms = program::calibrate(shop)?;
+    let mut results = Results {
+        date: machine::date()?,
+        commit: machine::commit(&shop.root)?,
+        machine: Machine::here()?,
+        arguments: settings.arguments.clone(),
+        versions: shop.versions.clone(),
+        steps_per_ms,
+        rows: Vec::new(),
+        worthless: None,
+        cost: None,
+        skipped,
+    };
+    let directory = record::create_directory(parent, "causal", &results.date, &results.commit)?;
+    fs::create_dir_all(directory.join("predictions"))?;
+    // The load runs in this process; the programs say themselves where they run.
+    Cores::One(1).pin_self()?;
+    let (worthless, cost) = (settings.worthless, settings.cost);
+    let beside = settings.predict;
+    let planned: u64 = cases.iter().map(|case| settings.planned_ms(case)).sum();
+    let nine =
+        if beside && settings.wants("worthless") { worthless.0 as u64 * (worthless.1 * 1e3 + 500.0) as u64 } else { 0 };
+    let ten = if beside && settings.wants("cost") {
+        (4 * cost.0 as u64 + 2) * cost.1 * 1000 + (cost.2.iter().sum::<f64>() * 1e3) as u64
+    } else {
+        0
+    };
+    let progress = Progress::new(planned + nine + ten);
+    for case in cases {
+        progress.at(case.title);
+        match run_case(shop, settings, case, steps_per_ms, coz.as_ref(), &directory, &progress) {
+            Ok(rows) => results.rows.extend(rows),
+            // A case that cannot be run is missed, not the end of the others.
+            Err(error) => {
+                progress.say(&format!("{}: {error:#}", case.name));
+                results.skipped.push(format!("{}: {error:#}", case.name));
+            }
+        }
+        write(&results, &directory)?;
+        progress.done(settings.planned_ms(case));
+    }
+    if nine > 0 {
+        progress.at("a target that does nothing");
+        match worthless::run(shop, steps_per_ms, worthless.0, worthless.1, &progress) {
+            Ok(found) => results.worthless = Some(found),
+            Err(error) => results.skipped.push(format!("9: {error:#}")),
+        }
+    }
+    if ten > 0 {
+        progress.at("what a profile costs");
+        match cost::run(shop, steps_per_ms, cost.0, cost.1, cost.2, &progress) {
+            Ok(found) => results.cost = Some(found),
+            Err(error) => results.skipped.push(format!("10: {error:#}")),
+        }
+    }
+    results.skipped = results.skipped.iter().map(|line| shop.shown(line)).collect();
+    write(&results, &directory)?;
+    progress.end();
+    Ok(directory)
+}
+
+/// Predictions, written down; then the truth; then Coz.
+fn run_case(
+    shop: &Workshop,
+    settings: &Settings,
+    case: &Case,
+    steps_per_ms: u64,
+    coz: Option<&Coz>,
+    directory: &Path,
+    progress: &Progress,
+) -> Result<Vec<Row>> {
+    let mut predictions: Vec<Prediction> = Vec::new();
+    if settings.predict {
+        for repetition in 0..settings.repetitions {
+            let prediction = prediction::predict(shop, case, steps_per_ms, settings.asking, repetition)?;
+            let file = directory.join("predictions").join(format!("{}-{}.json", case.name, repetition + 1));
+            fs::write(file, serde_json::to_string_pretty(&prediction)? + "\n")?;
+            predictions.push(prediction);
+        }
+    }
+    let truths = truth::measure(shop, case, steps_per_ms, &SPEEDUPS, settings.blocks, settings.stretch)?;
+    let said: Vec<Said> = match (coz, case.coz) {
+        (Some(coz), Some(_)) => coz.ask(case, &shop.scratch, steps_per_ms, &SPEEDUPS, settings.coz_seconds)?,
+        _ => Vec::new(),
+    };
+    let rows = truths.iter().map(|truth| {
+        let coz = said.iter().find(|said| said.speedup == truth.speedup);
+        verdict::judge(case, truth, &predictions, coz)
+    });
+    let rows: Vec<Row> = rows.collect();
+    for row in &rows {
+        let percent = |answer: Option<f64>| answer.map_or("–".to_owned(), |gain| format!("{:.1}", 100.0 * gain));
+        progress.say(&format!(
+            "{:>4} {:>10} {:>3} %: truth {:.1} ± {:.1}, predicted {}, pauses {}, Coz {}{}{}",
+            row.case,
+            format!("{:?}", row.truth.quantity),
+            row.truth.speedup,
+            100.0 * row.truth.gain,
+            100.0 * row.truth.half,
+            percent(row.answer.map(|answer| answer.gain)),
+            percent(row.confirmed.map(|answer| answer.gain)),
+            percent(row.coz.as_ref().and_then(|said| said.gain)),
+            if row.truth.disturbed > 0.05 { ", disturbed" } else { "" },
+            if row.passes() { String::new() } else { format!("  [{}]", row.faults.join("; ")) },
+        ));
+    }
+    Ok(rows)
+}
+
+fn write(results: &Results, directory: &Path) -> Result<()> {
+    fs::write(directory.join("results.json"), serde_json::to_string_pretty(results)? + "\n")?;
+    fs::write(directory.join("README.md"), page::page(results))?;
+    if let Some(svg) = page::picture(&results.rows) {
+        fs::write(directory.join("predictions.svg"), svg)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! Case 10: what a profile costs the server while it runs, and how long it takes until the first five targets are known to a point.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::prediction::{at, understood};
+use super::program::Running;
+use crate::machine::output;
+use crate::progress::Progress;
+use crate::sample::Usage;
+use crate::server::Cores;
+use crate::stats;
+use crate::workshop::Workshop;
+
+/// The budget that the profiler is given and has to keep.
+pub const BUDGET: f64 = 0.03;
+/// Connections of wrk.
+const CONNECTIONS: usize = 64;
+/// The half of an interval at which a target is known.
+const KNOWN: f64 = 0.01;
+
+/// A minimal server under wrk, without a profile and with one.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Cost {
+    /// Requests a second without a profile.
+    pub rate: f64,
+    /// Its CPU time a request, µs.
+    pub cpu_us: f64,
+    /// By mode.
+    pub modes: Vec<ModeCost>,
+    /// How long profiles of everything had to be: seconds, and the widest half interval at 50 % among their first five targets.
+    pub precision: Vec<(f64, Option<f64>)>,
+}
+
+/// What one mode costs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ModeCost {
+    /// `screen` or `confirm`.
+    pub mode: String,
+    /// The part of the rate that is lost: the median of pairs, and half of its interval.
+    pub rate_lost: (f64, f64),
+    /// The part by which CPU time a request grows, likewise.
+    pub cpu_more: (f64, f64),
+    /// What the profiler says of itself: pauses and holds, and recording.
+    pub said: Vec<(f64, f64)>,
+}
+
+struct Slot {
+    rate: f64,
+    cpu_us: f64,
+}
+
+/// Measures so many rounds, each of slots without, screening, without, confirming.
+pub fn run(
+    shop: &Workshop,
+    steps_per_ms: u64,
+    rounds: usize,
+    seconds: u64,
+    spans: &[f64],
+    progress: &Progress,
+) -> Result<Cost> {
+    let wrk = shop.packaged("wrk", "wrk")?;
+    let (mut server, port) = Running::start_server(shop, "/=0+0", steps_per_ms)?;
+    let slot = |server: &Running| -> Result<Slot> {
+        let before = Usage::read(&[server.process()])?;
+        let mut command = Cores::One(1).command();
+        command.arg(&wrk).args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{seconds}s")]);
+        let said = output(command.arg(format!("http://127.0.0.1:{port}/")))?;
+        let used = Usage::read(&[server.process()])?.since(&before);
+        ensure!(!said.contains("Non-2xx") && !said.contains("Socket errors"), "wrk: {said}");
+        let number = |name: &str| {
+            let line = said.lines().find(|line| line.contains(name))?;
+            line.split_whitespace().find_map(|word| word.parse::<f64>().ok())
+        };
+        let rate = number("Requests/sec").context("wrk says no rate")?;
+        let requests = number("requests in").context("wrk says no number of requests")?;
+        progress.done(seconds * 1000);
+        Ok(Slot { rate, cpu_us: used.cpu_ns as f64 / 1e3 / requests })
+    };
+    slot(&server)?;
+    let (mut without, mut modes) = (vec![slot(&server)?], Vec::new());
+    for _ in 0..rounds {
+        for mode in ["screen", "confirm"] {
+            let asked =
+                json!({ "seconds": seconds as f64 + 1.0, "mode": mode, "targets": [], "seed": 1, "budget": BUDGET });
+            server.begin_profile(&asked)?;
+            std::thread::sleep(Duration::from_millis(300));
+            let with = slot(&server)?;
+            let report = understood(server.end_profile()?)?;
+            modes.push((mode, with, report.perturbation));
+            without.push(slot(&server)?);
+        }
+    }
+    let of = |mode: &str| {
+        let (mut rates, mut cpus, mut said) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, (_, with, perturbation)) in modes.iter().enumerate().filter(|(_, slot)| slot.0 == mode) {
+            let beside = [&without[index], &without[index + 1]];
+            rates.push(1.0 - with.rate / f64::midpoint(beside[0].rate, beside[1].rate));
+            cpus.push(with.cpu_us / f64::midpoint(beside[0].cpu_us, beside[1].cpu_us) - 1.0);
+            said.push((perturbation.paused, perturbation.recording));
+        }
+        let median = |parts: &[f64]| (stats::median(parts), 1.96 * stats::spread(parts));
+        ModeCost { mode: mode.to_owned(), rate_lost: median(&rates), cpu_more: median(&cpus), said }
+    };
+    let modes = vec![of("screen"), of("confirm")];
+    let rate = stats::median(&without.iter().map(|slot| slot.rate).collect::<Vec<_>>());
+    let cpu_us = stats::median(&without.iter().map(|slot| slot.cpu_us).collect::<Vec<_>>());
+    drop(server);
+    Ok(Cost { rate, cpu_us, modes, precision: precision(shop, steps_per_ms, spans, progress)? })
+}
+
+/// Profiles of everything in case 1's server, longer and longer.
+fn precision(
+    shop: &Workshop,
+    steps_per_ms: u64,
+    spans: &[f64],
+    progress: &Progress,
+) -> Result<Vec<(f64, Option<f64>)>> {
+    let hot = &super::cases::CASES[0];
+    let mut found = Vec::new();
+    for &seconds in spans {
+        let mut running = Running::start(shop, hot, steps_per_ms)?;
+        std::thread::sleep(Duration::from_millis(300));
+        let asked = json!({ "seconds": seconds, "mode": "both", "targets": [], "seed": 1, "budget": BUDGET });
+        let report = understood(running.profile(&asked)?)?;
+        let halves = report.targets.iter().take(5).map(|target| at(&target.curve, 50).map(|answer| answer.half()));
+        // Fewer than five are no answer; neither is one without a point at 50 %.
+        let widest = (report.targets.len() >= 5).then(|| halves.collect::<Option<Vec<_>>>()).flatten();
+        let widest = widest.map(|halves| halves.into_iter().fold(0.0, f64::max));
+        found.push((seconds, widest));
+        progress.done((seconds * 1e3) as u64);
+        if widest.is_some_and(|half| half <= KNOWN) {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+impl Cost {
+    /// Whether each mode kept the budget, give or take what the measuring is unsure of.
+    pub fn passes(&self) -> bool {
+        self.modes.iter().all(|mode| mode.rate_lost.0 - mode.rate_lost.1 <= BUDGET)
+    }
+
+    /// After how many seconds the first five targets were known to a point.
+    pub fn known_after(&self) -> Option<f64> {
+        self.precision.iter().find(|(_, half)| half.is_some_and(|half| half <= KNOWN)).map(|(seconds, _)| *seconds)
+    }
+}

@@ -1,0 +1,174 @@
+//! Coz beside: what it says of the same programs in their standard form.
+//!
+//! It gets all that it needs to be at its best: DWARF 4 (it aborts on DWARF 5, which Rust writes by itself), a program that is not
+//! position-independent (else it sees no samples in the program's own lines), costs that are one line of one file each, the line to speed
+//! up and the speed-up given, and its progress point.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::cases::Case;
+use crate::machine::output;
+use crate::stats;
+use crate::workshop::Workshop;
+
+/// Where the planted costs stand.
+const PLANTED: &str = "src/bin/causal_case/planted.rs";
+
+/// Coz and the programs as it likes them.
+pub struct Coz {
+    coz: PathBuf,
+    twin: PathBuf,
+    lines: Vec<(String, usize)>,
+}
+
+/// What it said at one speed-up.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Said {
+    /// Percent.
+    pub speedup: u32,
+    /// 1 − p(v)/p(0) as its viewer has it.
+    pub gain: Option<f64>,
+    /// Why there is none.
+    pub why: Option<String>,
+    /// Half of the 95 % interval over its experiments.
+    pub half: f64,
+}
+
+impl Coz {
+    /// Installs Coz and builds the programs for it.
+    pub fn obtain(shop: &mut Workshop) -> Result<Self> {
+        let coz = shop.packaged("coz", "coz-profiler")?;
+        let twin = shop.tools.join("coz_twin");
+        let source = shop.bench.join("causal/coz_twin.rs");
+        let arguments = ["--edition", "2024", "-O", "-g", "-C", "codegen-units=1", "-C", "force-frame-pointers=yes"];
+        output(
+            Command::new("rustc")
+                .args(arguments)
+                .args(["-C", "dwarf-version=4", "-C", "relocation-model=static", "-A", "warnings", "-o"])
+                .arg(&twin)
+                .arg(&source),
+        )?;
+        let planted = fs::read_to_string(shop.bench.join(PLANTED))?;
+        let version = output(Command::new("dpkg-query").args(["-W", "-f", "${Version}", "coz-profiler"]));
+        shop.versions.insert("coz".to_owned(), version.unwrap_or_else(|_| "unknown".to_owned()));
+        Ok(Self { coz, twin, lines: lines(&planted) })
+    }
+
+    /// Asks for one line at the speed-ups: a run for each, and one without.
+    pub fn ask(
+        &self,
+        case: &Case,
+        scratch: &Path,
+        steps_per_ms: u64,
+        speedups: &[u32],
+        seconds: u64,
+    ) -> Result<Vec<Said>> {
+        let program = case.coz.context("a program that Coz gets")?;
+        let (_, line) = self.lines.iter().find(|(name, _)| name == case.knob).context("a planted function")?;
+        let run = |speedup: u32| -> Result<Vec<f64>> {
+            let file = scratch.join(format!("coz-{}-{speedup}.coz", case.name));
+            let _ = fs::remove_file(&file);
+            let mut command = Command::new("timeout");
+            command
+                .arg((seconds + 60).to_string())
+                .arg(&self.coz)
+                .args(["run", "--source-scope", "%planted.rs", "--fixed-line", &format!("planted.rs:{line}")])
+                .args(["--fixed-speedup", &speedup.to_string(), "-o"])
+                .arg(&file)
+                .arg("---")
+                .arg(&self.twin)
+                .args([program, &seconds.to_string()])
+                .env("STEPS_PER_MS", steps_per_ms.to_string())
+                .env("KNOB", "0");
+            let done = command.output().context("running coz")?;
+            if !done.status.success() {
+                let said = String::from_utf8_lossy(&done.stderr);
+                bail!("{}: {}", done.status, said.trim().lines().last().unwrap_or("no word"));
+            }
+            periods(&fs::read_to_string(&file).context("it wrote no profile")?)
+        };
+        let without = run(0);
+        let said = speedups.iter().map(|&speedup| {
+            let both = without
+                .as_ref()
+                .map_err(|error| format!("{error:#}"))
+                .and_then(|without| run(speedup).map(|with| (without, with)).map_err(|error| format!("{error:#}")));
+            match both {
+                Ok((without, with)) => {
+                    let ratio = stats::median(&with) / stats::median(without);
+                    let part = |periods: &[f64]| stats::spread(periods) / stats::median(periods);
+                    let half = 1.96 * ratio * part(without).hypot(part(&with));
+                    Said { speedup, gain: Some(1.0 - ratio), why: None, half }
+                }
+                Err(error) => Said { speedup, gain: None, why: Some(error), half: 0.0 },
+            }
+        });
+        Ok(said.collect())
+    }
+}
+
+/// On which line each planted function costs: the one behind its name.
+fn lines(planted: &str) -> Vec<(String, usize)> {
+    let found = planted.lines().enumerate().filter_map(|(index, line)| {
+        let name = line.strip_prefix("pub(crate) fn ")?.split('(').next()?;
+        // Lines count from 1, and the cost is on the next.
+        Some((name.to_owned(), index + 2))
+    });
+    found.collect()
+}
+
+/// Time per unit of each experiment in a profile of Coz's: its duration is already without the pauses.
+fn periods(profile: &str) -> Result<Vec<f64>> {
+    let (mut periods, mut experiment) = (Vec::new(), None);
+    for line in profile.lines() {
+        let field = |name: &str| line.split('\t').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+        match line.split('\t').next() {
+            Some("experiment") => {
+                let duration = field("duration").and_then(|text| text.parse::<f64>().ok());
+                let samples = field("selected-samples").and_then(|text| text.parse::<u64>().ok());
+                experiment = duration.zip(samples);
+            }
+            Some("throughput-point") => {
+                let units = field("delta").and_then(|text| text.parse::<f64>().ok()).filter(|units| *units > 0.0);
+                if let (Some((duration, samples)), Some(units)) = (experiment.take(), units) {
+                    periods.push((duration / units, samples));
+                }
+            }
+            _ => {}
+        }
+    }
+    ensure!(!periods.is_empty(), "no experiment with progress");
+    ensure!(periods.iter().any(|&(_, samples)| samples > 0), "no samples in the line");
+    Ok(periods.into_iter().map(|(period, _)| period).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The viewer's formula: a unit's time is the experiment's duration by its units.
+    #[test]
+    fn periods_are_durations_by_units() {
+        let profile = "startup\ttime=1\nexperiment\tselected=a.rs:1\tspeedup=0.50\tduration=1000\tselected-samples=3\n\
+                       throughput-point\tname=unit\tdelta=10\nexperiment\tselected=a.rs:1\tspeedup=0.50\tduration=900\tselected-samples=0\n\
+                       throughput-point\tname=unit\tdelta=0\nruntime\ttime=5\n";
+        assert_eq!(periods(profile).unwrap(), [100.0]);
+        assert!(periods("startup\ttime=1\n").is_err());
+        assert!(periods(&profile.replace("samples=3", "samples=0")).is_err());
+    }
+
+    #[test]
+    fn every_knob_of_a_program_for_coz_has_a_line_that_costs() {
+        let planted = include_str!("../bin/causal_case/planted.rs");
+        let lines = lines(planted);
+        for case in super::super::cases::CASES.iter().filter(|case| case.coz.is_some()) {
+            let (_, line) = lines.iter().find(|(name, _)| name == case.knob).expect(case.name);
+            assert!(planted.lines().nth(line - 1).unwrap().contains("spin!"), "{}", case.name);
+        }
+    }
+}

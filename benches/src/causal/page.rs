@@ -1,0 +1,250 @@
+//! The record as a page and as a picture.
+
+use std::fmt::Write;
+
+use causeway_causal::report::Mode;
+
+use super::Results;
+use super::cases::Quantity;
+use super::cost::{BUDGET, Cost};
+use super::prediction::Answer;
+use super::verdict::Row;
+
+const SIZE: f64 = 560.0;
+const LEFT: f64 = 64.0;
+const TOP: f64 = 56.0;
+const FOOT: f64 = 56.0;
+const OURS: &str = "#2f81f7";
+const COZ: &str = "#e5812b";
+
+/// The whole record.
+pub fn page(results: &Results) -> String {
+    let mut page = format!("# `./bench causal`, {}, commit {}\n\n", results.date, results.commit);
+    let machine = &results.machine;
+    let _ = writeln!(
+        page,
+        "{}, {} cores, {} GiB, Linux {}. Arguments: {}.\n",
+        machine.cpu,
+        machine.cores,
+        machine.memory_gib,
+        machine.kernel,
+        if results.arguments.is_empty() { "none" } else { &results.arguments }
+    );
+    page.push_str(HOW);
+    let judged: Vec<&Row> = results.rows.iter().filter(|row| row.covered.1 > 0).collect();
+    if !judged.is_empty() {
+        let passed = judged.iter().filter(|row| row.passes()).count();
+        let (covered, asked) = judged.iter().fold((0, 0), |sum, row| (sum.0 + row.covered.0, sum.1 + row.covered.1));
+        let _ = writeln!(
+            page,
+            "**{passed} of {} predictions pass; the interval covers the truth in {covered} of {asked} runs.**",
+            judged.len()
+        );
+        let coz: Vec<bool> = judged.iter().filter_map(|row| row.coz_is_near()).collect();
+        let asked = judged.iter().filter(|row| row.coz.is_some()).count();
+        if asked > 0 {
+            let near = coz.iter().filter(|near| **near).count();
+            let of_these = judged.iter().filter(|row| row.coz.is_some() && row.passes()).count();
+            let _ = writeln!(
+                page,
+                "Coz was asked for {asked} of them and is as near in {near}; ours passes {of_these} of these."
+            );
+        }
+        page.push_str("\n![predicted against true](predictions.svg)\n\n");
+    }
+    page.push_str(&table(&results.rows));
+    let disturbed = results.rows.iter().filter(|row| row.truth.disturbed > 0.05).count();
+    if disturbed > 0 {
+        let _ = writeln!(
+            page,
+            "\nIn {disturbed} rows (†) the programs waited for their cores more than 5 % of the time: other processes disturbed them."
+        );
+    }
+    if let Some(worthless) = &results.worthless {
+        let _ = writeln!(
+            page,
+            "\n## 9: a target that does nothing\n\nAsked {} times, {} intervals left out 0 and {} had no answer: {}.",
+            worthless.asked,
+            worthless.alarms,
+            worthless.silent,
+            if worthless.passes() { "passes" } else { "**missed**" }
+        );
+    }
+    if let Some(cost) = &results.cost {
+        page.push_str(&cost_page(cost));
+    }
+    let faults: Vec<_> = results.rows.iter().filter(|row| row.covered.1 > 0 && !row.passes()).collect();
+    if !faults.is_empty() {
+        page.push_str("\n## What is missed\n\n");
+        for row in faults {
+            let _ = writeln!(page, "- {} at {} %: {}", row.case, row.truth.speedup, row.faults.join("; "));
+        }
+    }
+    if !results.skipped.is_empty() {
+        page.push_str("\n## Left out\n\n");
+        for line in &results.skipped {
+            let _ = writeln!(page, "- {line}");
+        }
+    }
+    page
+}
+
+const HOW: &str = "A knob really cuts a planted cost by v. The profiler ran first, in a process of its own and with the knob at 0, and what it \
+said was written to `predictions/` before the truth was measured: the knob at 0 and at v by turns, in a process in which no profiler \
+ever ran, from the client or by the program's own count. Gains are S = 1 − p(v)/p(0), p the time per unit of progress (or the mean \
+latency). A prediction passes if it is off by at most 2 pp or a tenth, half of its interval is at most 2 pp or a fifth, and the interval \
+meets the truth's in at least 9 of 10 runs. Nothing is fitted to a case; no answer is missed. Figures are the first run's, with half of \
+the 95 % interval behind them, in percent. *Share* is what an ordinary profile shows for the target.\n\n";
+
+fn table(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "| case | | v, % | share | truth | predicted | by | pauses | Coz | |\n|---|---|--:|--:|--:|--:|---|--:|--:|---|\n",
+    );
+    for row in rows {
+        let percent = |part: f64| format!("{:.1}", 100.0 * part);
+        let pair = |gain: f64, half: f64| format!("{} ± {}", percent(gain), percent(half));
+        let answer =
+            |answer: Option<Answer>| answer.map_or("–".to_owned(), |answer| pair(answer.gain, answer.half()));
+        let coz = row.coz.as_ref().map_or("–".to_owned(), |said| match (said.gain, &said.why) {
+            (Some(gain), _) => pair(gain, said.half),
+            (None, why) => why.clone().unwrap_or_default().replace('|', "/"),
+        });
+        let of = if row.truth.quantity == Quantity::Latency { ", latency" } else { "" };
+        let _ = writeln!(
+            text,
+            "| {}{of} | {} | {} | {} | {}{} | {} | {} | {} | {coz} | {} |",
+            row.case,
+            row.title,
+            row.truth.speedup,
+            row.share.map_or("–".to_owned(), percent),
+            pair(row.truth.gain, row.truth.half),
+            if row.truth.disturbed > 0.05 { " †" } else { "" },
+            answer(row.answer),
+            match row.mode {
+                Some(Mode::A) => "replay",
+                Some(Mode::B) => "pauses",
+                None => "–",
+            },
+            answer(row.confirmed),
+            match (row.covered.1, row.passes()) {
+                (0, _) => "not asked",
+                (_, true) => "passes",
+                (_, false) => "**missed**",
+            }
+        );
+    }
+    text
+}
+
+fn cost_page(cost: &Cost) -> String {
+    let mut text = format!(
+        "\n## 10: what a profile costs while it runs\n\nA minimal answer under wrk, {:.0} requests a second and {:.2} µs of CPU time each without a \
+         profile; slots without one before and behind each. Budget: {:.0} %.\n\n| mode | requests a second less, % | CPU time a request more, % |\n|---|--:|--:|\n",
+        cost.rate,
+        cost.cpu_us,
+        100.0 * BUDGET
+    );
+    for mode in &cost.modes {
+        let pair = |(part, half): (f64, f64)| format!("{:.1} ± {:.1}", 100.0 * part, 100.0 * half);
+        let _ = writeln!(text, "| {} | {} | {} |", mode.mode, pair(mode.rate_lost), pair(mode.cpu_more));
+    }
+    let _ = writeln!(text, "\n{}.", if cost.passes() { "Passes" } else { "**Missed**" });
+    text.push_str("\nProfiles of everything in case 1's server, and the widest half interval at 50 % of their first five targets:\n\n");
+    for (seconds, half) in &cost.precision {
+        let half = half.map_or("fewer than five targets".to_owned(), |half| format!("± {:.2} pp", 100.0 * half));
+        let _ = writeln!(text, "- {seconds:.0} s: {half}");
+    }
+    let known = cost.known_after().map_or("not reached".to_owned(), |seconds| format!("{seconds:.0} s"));
+    let _ = writeln!(text, "\nKnown to ± 1 pp after: {known}.");
+    text
+}
+
+/// Predictions by truth: ours with their intervals, Coz's as rings; on the line they are right, in the band they pass.
+pub fn picture(rows: &[Row]) -> Option<String> {
+    let points = rows.iter().filter_map(|row| Some((row, row.answer?)));
+    let points: Vec<(&Row, Answer)> = points.filter(|(_, answer)| answer.gain.is_finite()).collect();
+    let coz = rows.iter().filter_map(|row| Some((row.truth.gain, row.coz.as_ref()?.gain?)));
+    let coz: Vec<(f64, f64)> = coz.filter(|(_, gain)| gain.is_finite()).collect();
+    if points.is_empty() && coz.is_empty() {
+        return None;
+    }
+    let all = points.iter().flat_map(|(row, answer)| [row.truth.gain, answer.gain]);
+    let all: Vec<f64> = all.chain(coz.iter().flat_map(|&(truth, gain)| [truth, gain])).collect();
+    let low = all.iter().copied().fold(0.0, f64::min).max(-0.5) - 0.05;
+    let high = all.iter().copied().fold(0.0, f64::max).min(1.0) + 0.05;
+    let side = SIZE - LEFT - 24.0;
+    let x = |gain: f64| LEFT + (gain.clamp(low, high) - low) / (high - low) * side;
+    let y = |gain: f64| TOP + (high - gain.clamp(low, high)) / (high - low) * side;
+    let height = TOP + side + FOOT;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {SIZE} {height}\" width=\"{SIZE}\" height=\"{height}\" role=\"img\" \
+         font-family=\"system-ui, sans-serif\" font-size=\"12\">\n\
+         <style>text{{fill:#57606a}}.t{{fill:#24292f;font-weight:600;font-size:15px}}.g{{stroke:#8c959f;stroke-opacity:.35}}\
+         .d{{stroke:#8c959f}}@media(prefers-color-scheme:dark){{text{{fill:#9da7b3}}.t{{fill:#e6edf3}}}}</style>\n\
+         <title>Predicted gains against true ones</title>\n<text class=\"t\" x=\"12\" y=\"22\">Predicted gain by true gain, %</text>\n\
+         <circle cx=\"18\" cy=\"40\" r=\"4\" fill=\"{OURS}\"/><text x=\"28\" y=\"44\">Causeway, 95 % interval</text>\n"
+    );
+    if !coz.is_empty() {
+        let _ = writeln!(
+            svg,
+            "<circle cx=\"198\" cy=\"40\" r=\"4\" fill=\"none\" stroke=\"{COZ}\" stroke-width=\"2\"/><text x=\"208\" y=\"44\">Coz</text>"
+        );
+    }
+    // The band in which a prediction passes.
+    let steps: Vec<f64> = (0..=60).map(|step| low + (high - low) * f64::from(step) / 60.0).collect();
+    let allowed = |gain: f64| (0.1 * gain.abs()).max(0.02);
+    let upper = steps.iter().map(|&gain| format!("{:.1},{:.1}", x(gain), y(gain + allowed(gain))));
+    let lower = steps.iter().rev().map(|&gain| format!("{:.1},{:.1}", x(gain), y(gain - allowed(gain))));
+    let band: Vec<String> = upper.chain(lower).collect();
+    let _ = writeln!(svg, "<polygon points=\"{}\" fill=\"#3fb950\" fill-opacity=\".16\"/>", band.join(" "));
+    for tenth in -5..=10 {
+        let gain = f64::from(tenth) / 10.0;
+        if gain < low || gain > high {
+            continue;
+        }
+        let (label, at, across) = (tenth * 10, x(gain), y(gain));
+        let (right, bottom) = (LEFT + side, TOP + side);
+        let _ = writeln!(
+            svg,
+            "<line class=\"g\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/><line class=\"g\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{across:.1}\" y2=\"{across:.1}\"/>\
+             <text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{label}</text><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
+            bottom + 18.0,
+            LEFT - 8.0,
+            across + 4.0
+        );
+    }
+    let _ = writeln!(
+        svg,
+        "<line class=\"d\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"/>\
+         <text x=\"{}\" y=\"{}\" text-anchor=\"middle\">what really happens</text>",
+        x(low),
+        y(low),
+        x(high),
+        y(high),
+        LEFT + side / 2.0,
+        TOP + side + 40.0
+    );
+    for (truth, gain) in coz {
+        let _ = writeln!(
+            svg,
+            "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"4.5\" fill=\"none\" stroke=\"{COZ}\" stroke-width=\"2\"/>",
+            x(truth),
+            y(gain)
+        );
+    }
+    for (row, answer) in points {
+        let at = x(row.truth.gain);
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{:.1}\" y2=\"{:.1}\" stroke=\"{OURS}\" stroke-width=\"1.5\"/>\
+             <circle cx=\"{at:.1}\" cy=\"{:.1}\" r=\"3.5\" fill=\"{OURS}\"><title>{} at {} %</title></circle>",
+            y(answer.low),
+            y(answer.high),
+            y(answer.gain),
+            row.case,
+            row.truth.speedup
+        );
+    }
+    svg.push_str("</svg>\n");
+    Some(svg)
+}

@@ -1,0 +1,528 @@
+//! What follows from all windows: curves with their intervals, ranks, and reasons.
+//!
+//! The interval of a screened gain has four parts, added as independent errors are: how much windows differ (t over windows), how well the
+//! target's part of each kind of work is known (its samples; delta method), how far the replay is off where nothing was changed, and an
+//! allowance for the instrument, [`ALLOWANCE`], which is the same for every program.
+//!
+//! - `recording`: windows that were recorded; `screen`: what they answer.
+//! - `confirm`: blocks of windows that paused.
+//! - `curve`: answers as curves; `reasons`: what is missing, and why.
+
+mod confirm;
+mod curve;
+mod reasons;
+mod recording;
+mod screen;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub use confirm::{Block, Kinds, Progressed};
+pub use recording::{Recording, Recordings};
+pub use screen::{Answer, Crew, Question, Screen};
+
+use crate::load::{ProbeBlock, Verdict, judge};
+use crate::profiler::Modes;
+use crate::report::{Load, LoadKind, Mode, OtherCurve, Perturbation, Progress, Report, Speech, Stack, TargetReport};
+use crate::statistics::{FALSE_DISCOVERIES, NORMAL, Ratio, believed, sequence_half_width};
+use crate::target::{Target, Weights};
+use curve::{Curve, Error};
+
+/// What the instrument itself may be off by: a third of a percentage point, and three parts in a hundred of the gain.
+pub const ALLOWANCE: [f64; 2] = [0.003, 0.03];
+
+/// Progress points that have curves.
+const POINTS_MAX: usize = 16;
+/// Targets that are screened, and those that get a whole curve first.
+const TARGETS_MAX: usize = 48;
+const WHOLE_MAX: usize = 12;
+/// Targets that are confirmed, unless they were asked for.
+const CONFIRMED_MAX: usize = 3;
+/// Targets whose intervals say whether a profile is precise, and how narrow they must be.
+const PRECISE: (usize, f64) = (5, 0.01);
+/// Windows that a first look at all targets needs.
+const FIRST_WINDOWS: usize = 8;
+
+/// Where names come from; the real ones are [`crate::target::Profile`]'s.
+pub trait Naming {
+    /// Spans of those who are asked and answer.
+    fn upstreams(&mut self, spans: &[u32]);
+    /// How many samples there were.
+    fn samples(&self) -> u64;
+    /// What is missing in the program for good names, if anything is.
+    fn shortcoming(&self) -> Option<&'static str>;
+    /// What could be made faster.
+    fn targets(&mut self, wanted: &[String], max: usize) -> Vec<Target>;
+    /// All stacks.
+    fn stacks(&mut self) -> Vec<Stack>;
+}
+
+/// What was asked of the profile.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// What is profiled.
+    pub program: String,
+    /// How sentences speak of it.
+    pub speech: Speech,
+    /// When it began, seconds since the Unix epoch.
+    pub began: u64,
+    /// The only targets that count, by name or a part of it; all when empty.
+    pub targets: Vec<String>,
+    /// Progress points, the first one first; empty for what has most hits.
+    pub progress: Vec<String>,
+    /// From the smallest to the largest.
+    pub speedups: Vec<f64>,
+    /// How.
+    pub modes: Modes,
+    /// The part of the time that may be lost.
+    pub budget: f64,
+}
+
+impl Request {
+    /// A report that says nothing yet.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        Report {
+            program: self.program.clone(),
+            speech: self.speech.clone(),
+            began: self.began,
+            perturbation: Perturbation { budget: self.budget, ..Perturbation::default() },
+            ..Report::default()
+        }
+    }
+}
+
+/// All that was measured so far.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    /// How long, nanoseconds.
+    pub elapsed: u64,
+    /// Windows that were recorded, in random order.
+    pub recordings: Vec<Arc<Recording>>,
+    /// How many there were, kept or not, and how long they were together.
+    pub recorded: (u64, u64),
+    /// Units of progress by point, in the first and the second half of the recorded time.
+    pub halves: [(u64, Vec<u64>); 2],
+    /// Processor time that was spent on writing them down, by estimate, and the program's in the same windows.
+    pub writing: [f64; 2],
+    /// Blocks of pauses that are complete.
+    pub blocks: Vec<Block>,
+    /// The same for the load, with the units of progress by point, without pauses and with them.
+    pub probes: Vec<(ProbeBlock, Vec<[f64; 2]>)>,
+    /// Windows that paused.
+    pub paused: u64,
+    /// Those that ended before their time.
+    pub aborted: u64,
+    /// What pauses took, nanoseconds.
+    pub spent: u64,
+    /// Samples by kind of work: of all, and in the windows of each target that was confirmed.
+    pub kinds: Kinds,
+    /// See `kinds`.
+    pub kinds_within: Vec<(String, Kinds)>,
+    /// Targets that the budget allowed no windows for.
+    pub unaffordable: Vec<String>,
+    /// Somebody ended it.
+    pub is_stopped: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// For people.
+    pub report: Report,
+    /// Targets, for windows that pause.
+    pub targets: Arc<Vec<Target>>,
+    /// Names of those to be confirmed.
+    pub candidates: Vec<String>,
+    /// What is known of the load.
+    pub verdict: Verdict,
+    /// The point that curves are of.
+    pub point: Option<u32>,
+    /// The intervals of the best are narrow, or it is sure that nothing gives anything, however often one looks.
+    pub is_precise: bool,
+}
+
+/// How long to think, and how thoroughly.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// How long; two windows are asked in any case.
+    pub time: Duration,
+    /// Whether it is the last time: curves of everything, and stacks.
+    pub is_final: bool,
+    /// Who replays the windows.
+    pub crew: Crew,
+}
+
+/// Makes of evidence what it shows.
+#[derive(Debug)]
+pub struct Analyst<N> {
+    request: Request,
+    naming: N,
+}
+
+/// What is known of a target before it is written into the report.
+struct Case<'a> {
+    target: &'a Target,
+    /// By point: the curve of all speed-ups that were asked.
+    curves: Vec<Curve>,
+    probability: f64,
+    gain: f64,
+}
+
+impl<N: Naming> Analyst<N> {
+    /// Without any sample yet.
+    pub fn new(request: Request, naming: N) -> Self {
+        Self { request, naming }
+    }
+
+    /// Where the names come from.
+    pub fn naming(&mut self) -> &mut N {
+        &mut self.naming
+    }
+
+    /// What all of it shows.
+    pub fn look(&mut self, evidence: &Evidence, effort: Effort) -> Finding {
+        let began = Instant::now();
+        let names = causeway_progress::points();
+        let points = points(&names, &evidence.recordings, &self.request.progress);
+        let utilisation =
+            Screen::ask(&evidence.recordings, &[], &points, crate::replay::Pace::Closed, effort.crew, |windows| {
+                windows < 2 || began.elapsed() < effort.time / 10
+            });
+        let has_load = evidence.recordings.iter().any(|one| one.has_load);
+        let verdict = judge(&probes(evidence, points.first().filter(|_| has_load)), utilisation.busiest.mean());
+
+        let mut spans: Vec<u32> = evidence.recordings.iter().flat_map(|one| one.calls.iter().copied()).collect();
+        spans.sort_unstable();
+        spans.dedup();
+        self.naming.upstreams(&spans);
+        let mut targets = self.naming.targets(&self.request.targets, TARGETS_MAX);
+        let unknown = reasons::unknown(&self.request.targets, &targets);
+        if !self.request.targets.is_empty() {
+            targets.retain(|target| self.request.targets.iter().any(|wanted| target.name.contains(wanted.as_str())));
+        }
+
+        let screened = self.screen(evidence, &targets, &points, &verdict, effort, began);
+        let common = common(&self.request.speedups);
+        let mut cases: Vec<Case<'_>> = targets
+            .iter()
+            .zip(screened.answers)
+            .map(|(target, (speedups, answers))| {
+                let error = Error {
+                    samples: sampling_error(&target.weights, &evidence.recordings),
+                    misfit: misfit(&screened.fidelity),
+                    follows: verdict.follows(),
+                };
+                let curves: Vec<Curve> = (0..points.len())
+                    .map(|place| Curve::new(&speedups, target.share, &error, |at| answers[at][place]))
+                    .collect();
+                let (gain, probability) = curves.first().map_or((0.0, 1.0), |curve| curve.at(common, verdict.kind));
+                Case { target, curves, probability, gain }
+            })
+            .collect();
+        // What is not believed among so many is not shown as an effect.
+        let probabilities: Vec<f64> = cases.iter().map(|case| case.probability).collect();
+        for (case, believed) in cases.iter_mut().zip(believed(&probabilities, FALSE_DISCOVERIES)) {
+            if !believed {
+                case.curves.iter_mut().for_each(Curve::include_nothing);
+            }
+        }
+        cases.sort_by(|a, b| b.gain.total_cmp(&a.gain).then(b.target.share.total_cmp(&a.target.share)));
+        let is_precise = is_precise(&cases, common, evidence.recordings.len(), targets.len());
+        let candidates = self.candidates(&cases);
+
+        let mut report = Report {
+            seconds: evidence.elapsed as f64 / 1e9,
+            progress: progress(&names, &points, evidence, &screened.baseline),
+            load: Load {
+                kind: verdict.kind,
+                elasticity: verdict.elasticity,
+                utilisation: utilisation.busiest.mean().clamp(0.0, 1.0),
+            },
+            perturbation: self.perturbation(evidence),
+            reasons: unknown,
+            stacks: if effort.is_final { self.naming.stacks() } else { Vec::new() },
+            ..self.request.report()
+        };
+        for case in &cases {
+            let target = self.target(case, evidence, &names, &points, &mut report);
+            report.targets.push(target);
+        }
+        report.targets.sort_by(|a, b| {
+            let gain = |target: &TargetReport| rank(target, common, verdict.kind);
+            gain(b).total_cmp(&gain(a)).then(b.share.total_cmp(&a.share))
+        });
+        if points.is_empty() {
+            report.targets.sort_by(|a, b| b.share.total_cmp(&a.share));
+        }
+        reasons::add(
+            &mut report,
+            evidence,
+            &reasons::Seen {
+                samples: self.naming.samples(),
+                shortcoming: self.naming.shortcoming(),
+                verdict: &verdict,
+                has_load,
+                fidelity: screened.fidelity,
+                points: names.len(),
+                common,
+                modes: self.request.modes,
+                is_final: effort.is_final,
+            },
+        );
+        let point = points.first().copied();
+        Finding { report, candidates, verdict, point, is_precise, targets: Arc::new(targets) }
+    }
+
+    /// Asks the windows: first everything at one speed-up, then the most worthwhile at all of them, then the others.
+    fn screen(
+        &self,
+        evidence: &Evidence,
+        targets: &[Target],
+        points: &[u32],
+        verdict: &Verdict,
+        effort: Effort,
+        began: Instant,
+    ) -> Screened {
+        let (recordings, pace) = (&evidence.recordings, verdict.pace());
+        let within = |part: f64| move |windows: usize| windows < 2 || began.elapsed() < effort.time.mul_f64(part);
+        let common = common(&self.request.speedups);
+        // A function and its only caller are one question.
+        let mut distinct: Vec<usize> = Vec::new();
+        let mut same: Vec<usize> = Vec::new();
+        for (at, target) in targets.iter().enumerate() {
+            let known = distinct.iter().position(|&other| is_same(&targets[other].weights, &target.weights));
+            same.push(known.unwrap_or(distinct.len()));
+            if known.is_none() {
+                distinct.push(at);
+            }
+        }
+        let first: Vec<Question<'_>> =
+            distinct.iter().map(|&at| Question { weights: &targets[at].weights, speedup: common }).collect();
+        let enough = if effort.is_final { FIRST_WINDOWS * 2 } else { FIRST_WINDOWS };
+        let first = Screen::ask(recordings, &first, points, pace, effort.crew, |windows| {
+            windows < enough && within(0.35)(windows)
+        });
+
+        let gain = |at: usize| {
+            let answer = first.answers[at].first().copied().unwrap_or_default();
+            let ratio = if verdict.kind == LoadKind::Limited { answer.latency } else { answer.time };
+            ratio.estimate().map_or(0.0, |ratio| 1.0 - ratio.mean)
+        };
+        let mut order: Vec<usize> = (0..distinct.len()).collect();
+        order.sort_by(|&a, &b| gain(b).abs().total_cmp(&gain(a).abs()));
+        let mut fidelity = first.fidelity;
+        let mut answers: Vec<(Vec<f64>, Vec<Vec<Answer>>)> =
+            first.answers.into_iter().map(|answers| (vec![common], vec![answers])).collect();
+        let whole = if effort.is_final { WHOLE_MAX } else { PRECISE.0 };
+        let groups = order.chunks(whole).enumerate();
+        for (group, members) in groups {
+            if points.is_empty() || group > 0 && (!effort.is_final || !within(0.9)(FIRST_WINDOWS)) {
+                break;
+            }
+            let ask: Vec<Question<'_>> = members
+                .iter()
+                .flat_map(|&at| self.request.speedups.iter().map(move |&speedup| (at, speedup)))
+                .map(|(at, speedup)| Question { weights: &targets[distinct[at]].weights, speedup })
+                .collect();
+            let part = if group == 0 { 0.85 } else { 1.0 };
+            let screen = Screen::ask(recordings, &ask, points, pace, effort.crew, within(part));
+            // The most windows were asked for the first group, or more than that for the first look.
+            if group == 0 && screen.windows >= first.windows {
+                fidelity = screen.fidelity;
+            }
+            let mut rows = screen.answers.into_iter();
+            for &at in members {
+                answers[at] =
+                    (self.request.speedups.clone(), rows.by_ref().take(self.request.speedups.len()).collect());
+            }
+        }
+        let answers = same.iter().map(|&at| answers[at].clone()).collect();
+        Screened { answers, fidelity, baseline: baseline(recordings, points) }
+    }
+
+    fn candidates(&self, cases: &[Case<'_>]) -> Vec<String> {
+        let names = |cases: &mut dyn Iterator<Item = &Case<'_>>| cases.map(|case| case.target.name.clone()).collect();
+        if self.request.targets.is_empty() {
+            // The same addresses under several names would be confirmed several times: what answers alike is one.
+            let mut distinct: Vec<&Case<'_>> = Vec::new();
+            for case in cases.iter().filter(|case| case.target.share > 0.0 || case.target.weights.calls.is_some()) {
+                if distinct.iter().all(|other| (other.gain - case.gain).abs() > 0.02 * case.gain.abs().max(0.01)) {
+                    distinct.push(case);
+                }
+            }
+            names(&mut distinct.into_iter().take(CONFIRMED_MAX))
+        } else {
+            names(&mut cases.iter().take(2 * CONFIRMED_MAX))
+        }
+    }
+
+    fn target(
+        &self,
+        case: &Case<'_>,
+        evidence: &Evidence,
+        names: &[String],
+        points: &[u32],
+        report: &mut Report,
+    ) -> TargetReport {
+        let target = case.target;
+        let blocks: Vec<&Block> = evidence.blocks.iter().filter(|block| block.name == target.name).collect();
+        let within = evidence.kinds_within.iter().find(|(name, _)| *name == target.name);
+        let phase = within.and_then(|(_, within)| confirm::phase(&target.weights, &evidence.kinds, within));
+        let phase = reasons::phase(&target.name, phase, &mut report.reasons);
+        let confirmed =
+            points.first().map_or_else(Vec::new, |&point| curve::confirmed(&blocks, point, target.share, phase));
+        let (screened, latency) =
+            case.curves.first().map_or_else(Default::default, |curve| (curve.gains(), curve.latencies()));
+        let only_confirmed = self.request.modes == Modes::Confirm && !confirmed.is_empty();
+        let differs = reasons::disagreement(&target.name, &screened, &confirmed, &mut report.reasons);
+        let is_b = only_confirmed || differs;
+        let others = points.iter().zip(&case.curves).skip(1).filter_map(|(&point, curve)| {
+            let (progress, curve, latency) = (names[point as usize].clone(), curve.gains(), curve.latencies());
+            (!curve.is_empty()).then_some(OtherCurve { progress, curve, latency })
+        });
+        TargetReport {
+            name: target.name.clone(),
+            kind: target.kind,
+            share: target.share,
+            curve: if is_b { confirmed.clone() } else { screened },
+            latency,
+            mode: if is_b { Mode::B } else { Mode::A },
+            samples: target.samples,
+            confirmed,
+            others: others.collect(),
+        }
+    }
+
+    fn perturbation(&self, evidence: &Evidence) -> Perturbation {
+        let [writing, busy] = evidence.writing;
+        let duty = evidence.recorded.1 as f64 / evidence.elapsed.max(1) as f64;
+        Perturbation {
+            budget: self.request.budget,
+            paused: evidence.spent as f64 / evidence.elapsed.max(1) as f64,
+            recording: if busy > 0.0 { writing / busy * duty } else { 0.0 },
+            windows: [evidence.recorded.0, evidence.paused],
+            aborted: evidence.aborted,
+        }
+    }
+}
+
+struct Screened {
+    /// By target: the speed-ups that were asked, and for each of them the answers by point.
+    answers: Vec<(Vec<f64>, Vec<Vec<Answer>>)>,
+    fidelity: Ratio,
+    /// The mean time from begin to end, by point; 0 where that is not measured.
+    baseline: Vec<f64>,
+}
+
+/// The points that there are curves of: those asked for, then by their hits.
+fn points(names: &[String], recordings: &[Arc<Recording>], wanted: &[String]) -> Vec<u32> {
+    let hits = |point: u32| recordings.iter().map(|one| one.hits(point)).sum::<u64>();
+    let rank = |point: u32| wanted.iter().position(|wanted| names[point as usize] == *wanted).unwrap_or(wanted.len());
+    let mut points: Vec<(usize, u64, u32)> = (0..names.len() as u32)
+        .map(|point| (rank(point), hits(point), point))
+        .filter(|&(_, hits, _)| hits > 0)
+        .collect();
+    // Of those that are hit as often the one that was there first.
+    points.sort_by_key(|&(rank, hits, point)| (rank, std::cmp::Reverse(hits), point));
+    points.truncate(POINTS_MAX);
+    points.into_iter().map(|(_, _, point)| point).collect()
+}
+
+/// The load's probes as one point saw them; none without one.
+fn probes(evidence: &Evidence, point: Option<&u32>) -> Vec<ProbeBlock> {
+    let Some(&point) = point else { return Vec::new() };
+    let at_point = |(block, units): &(ProbeBlock, Vec<[f64; 2]>)| {
+        let [control, paused] = units.get(point as usize).copied().unwrap_or_default();
+        ProbeBlock { control: [control, block.control[1]], paused: [paused, block.paused[1]], pauses: block.pauses }
+    };
+    evidence.probes.iter().map(at_point).collect()
+}
+
+/// How long a unit took, by point, as it was recorded.
+fn baseline(recordings: &[Arc<Recording>], points: &[u32]) -> Vec<f64> {
+    let mut sums = vec![(0.0, 0.0); points.len()];
+    for recording in recordings.iter().take(FIRST_WINDOWS * 2) {
+        let replay = crate::replay::Replay::new(&recording.trace);
+        for (&point, (sum, count)) in points.iter().zip(&mut sums) {
+            let point = replay.measured().point(point);
+            *sum += point.latency_mean * point.timed as f64;
+            *count += point.timed as f64;
+        }
+    }
+    sums.into_iter().map(|(sum, count)| if count > 0.0 { sum / count } else { 0.0 }).collect()
+}
+
+fn progress(names: &[String], points: &[u32], evidence: &Evidence, latency: &[f64]) -> Vec<Progress> {
+    let time = evidence.recorded.1 as f64 / 1e9;
+    let of = |(&point, &latency): (&u32, &f64)| {
+        let count: u64 = evidence.halves.iter().map(|(_, hits)| hits.get(point as usize).copied().unwrap_or(0)).sum();
+        let rate = if time > 0.0 { count as f64 / time } else { 0.0 };
+        let between = if rate > 0.0 { 1e9 / rate } else { 0.0 };
+        Progress {
+            name: names[point as usize].clone(),
+            baseline_rate: rate,
+            baseline_ns: if latency > 0.0 { latency } else { between },
+            count,
+        }
+    };
+    points.iter().zip(latency).map(of).collect()
+}
+
+/// The speed-up at which targets are compared: the one nearest to a half.
+fn common(speedups: &[f64]) -> f64 {
+    speedups.iter().copied().min_by(|a, b| (a - 0.5).abs().total_cmp(&(b - 0.5).abs())).unwrap_or(0.5)
+}
+
+/// What a target is ranked by in the report.
+fn rank(target: &TargetReport, common: f64, load: LoadKind) -> f64 {
+    let curve = if load == LoadKind::Limited && !target.latency.is_empty() { &target.latency } else { &target.curve };
+    let nearest = curve.iter().min_by(|a, b| (a.speedup - common).abs().total_cmp(&(b.speedup - common).abs()));
+    nearest.map_or(f64::NEG_INFINITY, |point| point.gain)
+}
+
+/// How well the time that is a target's is known, as a part of it.
+fn sampling_error(weights: &Weights, recordings: &[Arc<Recording>]) -> f64 {
+    let mut kinds = std::collections::BTreeMap::new();
+    for (&kind, &time) in recordings.iter().flat_map(|one| &one.kinds) {
+        *kinds.entry(kind).or_insert(0.0) += time;
+    }
+    let part = |kind: u32| weights.parts.get(kind as usize).copied().unwrap_or_default();
+    let (time, error) = kinds.iter().fold((0.0, 0.0), |(time, error), (&kind, &spent): (&u32, &f64)| {
+        let part = part(kind);
+        (time + spent * part.part, error + (spent * part.error).powi(2))
+    });
+    if time > 0.0 { error.sqrt() / time } else { 0.0 }
+}
+
+fn is_same(a: &Weights, b: &Weights) -> bool {
+    a.calls == b.calls && a.parts == b.parts
+}
+
+/// How far a replay without any change is off, beyond what is usual, as a part of the time.
+fn misfit(fidelity: &Ratio) -> f64 {
+    const USUAL: f64 = 0.03;
+    fidelity.estimate().map_or(0.0, |ratio| ((ratio.mean.ln()).abs() - USUAL).max(0.0))
+}
+
+/// Whether one may stop, having looked at any time.
+fn is_precise(cases: &[Case<'_>], common: f64, windows: usize, targets: usize) -> bool {
+    if targets == 0 || windows < 5 {
+        return false;
+    }
+    let best = cases.iter().take(PRECISE.0).filter_map(|case| case.curves.first()?.estimate(common));
+    let mut any = false;
+    for (estimate, samples, count) in best {
+        any = true;
+        let width = sequence_half_width(estimate.error * estimate.error * count as f64, count).hypot(NORMAL * samples);
+        let gain = 1.0 - estimate.mean;
+        // Narrow, or surely too small to matter.
+        if width >= PRECISE.1 && gain.abs() + width >= PRECISE.1 {
+            return false;
+        }
+    }
+    any
+}
+
+#[cfg(test)]
+mod tests;

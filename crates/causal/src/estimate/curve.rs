@@ -1,0 +1,141 @@
+//! Answers as curves with intervals.
+
+use crate::estimate::{ALLOWANCE, Answer, Block, confirm};
+use crate::report::{CurvePoint, LoadKind};
+use crate::statistics::{Estimate, NORMAL, Ratio};
+
+/// What makes a curve uncertain besides that windows differ.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Error {
+    /// How well the target's time is known, as a part of it (a standard error).
+    pub(super) samples: f64,
+    /// How far the replay is off, as a part of the time.
+    pub(super) misfit: f64,
+    /// Which part of the gain the load takes up.
+    pub(super) follows: f64,
+}
+
+/// One target's curve at one progress point.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Curve {
+    speedups: Vec<f64>,
+    time: Vec<Point>,
+    latency: Vec<Point>,
+}
+
+/// A gain and what it stands on.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    shown: CurvePoint,
+    /// The ratio of which the gain is the complement; `None` when no window answered.
+    ratio: Option<Estimate>,
+    windows: u64,
+    /// The standard error that the target's samples leave.
+    samples: f64,
+    /// All errors besides those of the windows.
+    others: f64,
+}
+
+impl Curve {
+    /// From the answers by speed-up.
+    pub(super) fn new(speedups: &[f64], share: f64, error: &Error, answer: impl Fn(usize) -> Answer) -> Self {
+        let answers: Vec<Answer> = (0..speedups.len()).map(answer).collect();
+        let time: Vec<Ratio> = answers.iter().map(|answer| answer.time).collect();
+        let latency: Vec<Ratio> = answers.iter().map(|answer| answer.latency).collect();
+        let whole = Error { follows: 1.0, ..*error };
+        Self {
+            speedups: speedups.to_vec(),
+            time: line(speedups, &time, share, error),
+            latency: line(speedups, &latency, share, &whole),
+        }
+    }
+
+    /// Gains in time per unit; empty when no window answered.
+    pub(super) fn gains(&self) -> Vec<CurvePoint> {
+        shown(&self.time)
+    }
+
+    /// Gains in the time from begin to end; empty where that is not measured.
+    pub(super) fn latencies(&self) -> Vec<CurvePoint> {
+        shown(&self.latency)
+    }
+
+    /// The gain at a speed-up that was asked, and how probable one at least as large is when there is none; for a load that sets the
+    /// pace of the latency.
+    pub(super) fn at(&self, speedup: f64, load: LoadKind) -> (f64, f64) {
+        let is_latency = load == LoadKind::Limited && self.latency.iter().any(|point| point.ratio.is_some());
+        let line = if is_latency { &self.latency } else { &self.time };
+        let point = self.speedups.iter().position(|&one| one == speedup).and_then(|at| line.get(at));
+        let found = point.and_then(|point| Some((point, point.ratio?)));
+        found.map_or((0.0, 1.0), |(point, ratio)| (point.shown.gain, ratio.probability(1.0, point.others)))
+    }
+
+    /// The ratio at a speed-up, the error that samples leave, and from how many windows.
+    pub(super) fn estimate(&self, speedup: f64) -> Option<(Estimate, f64, u64)> {
+        let point = self.time.get(self.speedups.iter().position(|&one| one == speedup)?)?;
+        Some((point.ratio?, point.samples, point.windows))
+    }
+
+    /// Widens all intervals so that no effect is within.
+    pub(super) fn include_nothing(&mut self) {
+        for point in self.time.iter_mut().chain(&mut self.latency) {
+            point.shown.low = point.shown.low.min(0.0);
+            point.shown.high = point.shown.high.max(0.0);
+        }
+    }
+}
+
+fn shown(line: &[Point]) -> Vec<CurvePoint> {
+    line.iter().filter(|point| point.ratio.is_some()).map(|point| point.shown).collect()
+}
+
+fn line(speedups: &[f64], ratios: &[Ratio], share: f64, error: &Error) -> Vec<Point> {
+    let estimates: Vec<Option<Estimate>> = ratios.iter().map(Ratio::estimate).collect();
+    let gain = |at: usize| estimates[at].map_or(0.0, |ratio| 1.0 - ratio.mean);
+    // What the gain would change by if the target had that much more time: as if it were made faster by as much more.
+    let slope = |at: usize| {
+        let before = if at == 0 { (0.0, 0.0) } else { (speedups[at - 1], gain(at - 1)) };
+        let after = at.saturating_add(1).min(speedups.len() - 1);
+        let (speedup, gain) = (speedups[after] - before.0, gain(after) - before.1);
+        if speedup > 0.0 { gain / speedup } else { 0.0 }
+    };
+    let point = |at: usize| {
+        let speedup = speedups[at];
+        let samples = error.samples * speedup * slope(at).abs();
+        let others = others(gain(at), samples, error.misfit);
+        let shown = estimates[at].map_or_else(CurvePoint::default, |ratio| {
+            // A load that follows only in part takes up only a part, and it is not known exactly which.
+            let half = ratio.half_width().hypot(NORMAL * others).hypot(gain(at) * (1.0 - error.follows) / 2.0);
+            interval(speedup, gain(at) * error.follows, half, share)
+        });
+        Point { shown, ratio: estimates[at], windows: ratios[at].count(), samples, others }
+    };
+    (0..speedups.len()).map(point).collect()
+}
+
+/// What else a gain may be off by, as a standard error: the samples, the replay, and the instrument.
+fn others(gain: f64, samples: f64, misfit: f64) -> f64 {
+    let instrument = (ALLOWANCE[0] + ALLOWANCE[1] * gain.abs()) / NORMAL;
+    samples.hypot(misfit * gain.abs() / NORMAL).hypot(instrument)
+}
+
+/// A point of a curve; where nothing is known of the error, everything is possible.
+fn interval(speedup: f64, gain: f64, half: f64, share: f64) -> CurvePoint {
+    let half = if half.is_finite() { half.min(10.0) } else { 1.0 };
+    CurvePoint { speedup, gain, low: gain - half, high: gain + half, expected: share * speedup }
+}
+
+/// The gains that pauses found, by speed-up; `phase` is the factor by which the target is more in the run than in its windows.
+pub(super) fn confirmed(blocks: &[&Block], point: u32, share: f64, phase: f64) -> Vec<CurvePoint> {
+    let mut speedups: Vec<f64> = blocks.iter().map(|block| block.speedup).collect();
+    speedups.sort_by(f64::total_cmp);
+    speedups.dedup();
+    let at = |speedup: f64| {
+        let blocks: Vec<&Block> = blocks.iter().copied().filter(|block| block.speedup == speedup).collect();
+        let ratio = confirm::ratio(&blocks, point).filter(|ratio| ratio.freedom > 0.0)?;
+        let gain = (1.0 - ratio.mean) * phase;
+        let half = (ratio.half_width() * phase).hypot(NORMAL * others(gain, 0.0, 0.0));
+        Some(interval(speedup, gain, half, share))
+    };
+    speedups.into_iter().filter_map(at).collect()
+}

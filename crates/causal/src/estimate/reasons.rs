@@ -1,0 +1,315 @@
+//! What is missing or less certain than it looks, in words.
+
+use crate::estimate::Evidence;
+use crate::kinds::{self, KINDS_MAX};
+use crate::load::Verdict;
+use crate::profiler::Modes;
+use crate::report::{CurvePoint, LoadKind, Reason, ReasonCode, Report};
+use crate::statistics::Ratio;
+use crate::target::Target;
+
+/// What there is to judge by besides the report and the evidence.
+pub(super) struct Seen<'a> {
+    pub(super) samples: u64,
+    pub(super) shortcoming: Option<&'static str>,
+    pub(super) verdict: &'a Verdict,
+    pub(super) has_load: bool,
+    pub(super) fidelity: Ratio,
+    /// How many progress points the program has.
+    pub(super) points: usize,
+    pub(super) common: f64,
+    pub(super) modes: Modes,
+    pub(super) is_final: bool,
+}
+
+/// Samples and units below which nothing is said with confidence.
+const SAMPLES_FEW: u64 = 20;
+const UNITS_FEW: u64 = 30;
+const WINDOWS_FEW: usize = 4;
+/// Half an interval that is wide: two percentage points, or a fifth of the gain.
+const WIDE: (f64, f64) = (0.02, 0.2);
+/// A rate that differs by this part between the halves of a run.
+const CHANGED: f64 = 0.25;
+/// Targets at the top whose intervals are looked at.
+const TOP: usize = 5;
+
+fn reason(target: &str, code: ReasonCode, text: impl Into<String>) -> Reason {
+    Reason { target: target.to_owned(), code, text: text.into() }
+}
+
+/// Targets that were asked for and not seen, with what is called alike.
+pub(super) fn unknown(wanted: &[String], seen: &[Target]) -> Vec<Reason> {
+    let is_unknown = |wanted: &&String| !seen.iter().any(|target| target.name.contains(wanted.as_str()));
+    let say = |wanted: &String| {
+        let mut alike: Vec<(f64, &str)> =
+            seen.iter().map(|target| (likeness(wanted, &target.name), target.name.as_str())).collect();
+        alike.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let names: Vec<String> =
+            alike.iter().take(3).filter(|(likeness, _)| *likeness > 0.2).map(|(_, name)| format!("`{name}`")).collect();
+        let text = match (names.is_empty(), seen.is_empty()) {
+            (false, _) => {
+                format!("nothing whose name has `{wanted}` in it was seen at work; there are {}", names.join(", "))
+            }
+            (true, false) => {
+                let names: Vec<String> = seen.iter().take(3).map(|target| format!("`{}`", target.name)).collect();
+                format!(
+                    "nothing whose name has `{wanted}` in it was seen at work; what was seen most is {}",
+                    names.join(", ")
+                )
+            }
+            (true, true) => format!("nothing whose name has `{wanted}` in it was seen at work, nor anything else"),
+        };
+        reason(wanted, ReasonCode::UnknownTarget, text)
+    };
+    wanted.iter().filter(is_unknown).map(say).collect()
+}
+
+/// Which part of the pairs of letters that are next to each other in the one name are so in the other (Dice's coefficient of the
+/// shorter name).
+fn likeness(a: &str, b: &str) -> f64 {
+    let pairs =
+        |name: &str| -> Vec<[u8; 2]> { name.to_ascii_lowercase().as_bytes().array_windows().copied().collect() };
+    let (a, b) = (pairs(a), pairs(b));
+    let common = a.iter().filter(|pair| b.contains(pair)).count();
+    common as f64 / a.len().max(1) as f64
+}
+
+/// The factor that is to be applied to what pauses found, from [`super::confirm::phase`].
+pub(super) fn phase(name: &str, phase: Option<(f64, f64)>, reasons: &mut Vec<Reason>) -> f64 {
+    let Some((factor, error)) = phase else { return 1.0 };
+    let off = factor.ln().abs();
+    if off < 0.05 || off < 2.0 * error {
+        return 1.0;
+    }
+    if off > 0.2 {
+        let text = format!(
+            "its windows with pauses had {:.0} % of the share that it has in the whole run; the gain is corrected for that",
+            100.0 / factor
+        );
+        reasons.push(reason(name, ReasonCode::Changed, text));
+    }
+    factor
+}
+
+/// Whether both ways gave an answer and they differ.
+pub(super) fn disagreement(name: &str, a: &[CurvePoint], b: &[CurvePoint], reasons: &mut Vec<Reason>) -> bool {
+    let apart = b.iter().find_map(|b| {
+        let a = a.iter().find(|a| a.speedup == b.speedup)?;
+        (a.high < b.low || b.high < a.low).then_some((a, b))
+    });
+    if let Some((a, b)) = apart {
+        let text = format!(
+            "at a speed-up of {:.0} % the replay says {:.1} % ({:.1} to {:.1}), pauses {:.1} % ({:.1} to {:.1}); what is shown is what pauses found",
+            b.speedup * 100.0,
+            a.gain * 100.0,
+            a.low * 100.0,
+            a.high * 100.0,
+            b.gain * 100.0,
+            b.low * 100.0,
+            b.high * 100.0
+        );
+        reasons.push(reason(name, ReasonCode::Disagreement, text));
+    }
+    apart.is_some()
+}
+
+/// All other reasons.
+pub(super) fn add(report: &mut Report, evidence: &Evidence, seen: &Seen<'_>) {
+    let mut reasons = Vec::new();
+    let mut say = |target: &str, code, text: String| reasons.push(reason(target, code, text));
+    let units = report.progress.first().map_or(0, |progress| progress.count);
+    if seen.samples == 0 {
+        say(
+            "",
+            ReasonCode::NoSamples,
+            "no thread that the profiler knows used the processor: it saw no function at work".into(),
+        );
+    } else if let Some(shortcoming) = seen.shortcoming {
+        say("", ReasonCode::NoSymbols, shortcoming.into());
+    }
+    if units == 0 {
+        say(
+            "",
+            ReasonCode::NoProgress,
+            if seen.points == 0 {
+                "the program has no progress point, or did not come to one: say `progress!(\"…\")` where a unit of what it is there for is done"
+                    .into()
+            } else {
+                "no progress point was reached while windows were recorded; is there any load?".into()
+            },
+        );
+    } else if units < UNITS_FEW {
+        say("", ReasonCode::TooFew, format!("only {units} units of progress were seen; profile for longer"));
+    } else if evidence.recordings.len() < WINDOWS_FEW {
+        let count = evidence.recordings.len();
+        say("", ReasonCode::TooFew, format!("only {count} windows were recorded; profile for longer"));
+    }
+    load(&mut say, seen, units);
+    if let Some(ratio) = seen.fidelity.estimate()
+        && super::misfit(&seen.fidelity) > 0.0
+    {
+        let off = (ratio.mean - 1.0) * 100.0;
+        say(
+            "",
+            ReasonCode::Fidelity,
+            format!(
+                "replayed without any change a unit takes {off:+.1} % of the time that it took; intervals are wider for it"
+            ),
+        );
+    }
+    for name in &evidence.unaffordable {
+        say(
+            name,
+            ReasonCode::BudgetSpent,
+            "not even the shortest windows with pauses for it are within the budget".into(),
+        );
+    }
+    if evidence.aborted * 4 > evidence.paused && evidence.aborted > 1 {
+        let (aborted, paused) = (evidence.aborted, evidence.paused);
+        say(
+            "",
+            ReasonCode::BudgetSpent,
+            format!("{aborted} of {paused} windows with pauses ended early, for the budget"),
+        );
+    }
+    if let Some(first) = report.progress.first() {
+        changed(&mut say, evidence, &first.name);
+    }
+    if kinds::kinds().len() >= KINDS_MAX {
+        say("", ReasonCode::TooMany, format!("more than {KINDS_MAX} kinds of work: what came later is not told apart"));
+    }
+    let shown = report.progress.len();
+    if shown == super::POINTS_MAX && seen.points > shown {
+        let points = seen.points;
+        say("", ReasonCode::TooMany, format!("of {points} progress points the {shown} that were hit most have curves"));
+    }
+    if evidence.is_stopped {
+        say("", ReasonCode::Stopped, format!("it was stopped after {:.1} s", evidence.elapsed as f64 / 1e9));
+    }
+    report.reasons.extend(reasons);
+    if seen.is_final && units > 0 {
+        targets(report, seen);
+    }
+}
+
+fn load(say: &mut impl FnMut(&str, ReasonCode, String), seen: &Seen<'_>, units: u64) {
+    let percent = seen.verdict.elasticity.unwrap_or(1.0) * 100.0;
+    match seen.verdict.kind {
+        LoadKind::Limited => say(
+            "",
+            ReasonCode::LoadLimited,
+            format!(
+                "the load sets the pace: of a pause the rate gave up {percent:.0} %. More speed means shorter times, not more units"
+            ),
+        ),
+        LoadKind::Mixed => say(
+            "",
+            ReasonCode::LoadLimited,
+            format!(
+                "a part of the load sets its own pace: of a pause the rate gave up {percent:.0} %, and gains are scaled by that"
+            ),
+        ),
+        LoadKind::Closed if seen.has_load && units > 0 && seen.is_final && !seen.verdict.is_known() => say(
+            "",
+            ReasonCode::Imprecise,
+            "whether the load follows the program's pace could not be tried well enough; it is taken to".into(),
+        ),
+        LoadKind::Closed => {}
+    }
+}
+
+/// Whether the first half of the run was like the second.
+fn changed(say: &mut impl FnMut(&str, ReasonCode, String), evidence: &Evidence, name: &str) {
+    let Some(point) = causeway_progress::points().iter().position(|point| point == name) else { return };
+    let rate = |half: &(u64, Vec<u64>)| {
+        let hits = half.1.get(point).copied().unwrap_or(0) as f64;
+        (hits / half.0 as f64 * 1e9, hits)
+    };
+    let [(first, some), (second, more)] = [rate(&evidence.halves[0]), rate(&evidence.halves[1])];
+    let error = (1.0 / some.max(1.0) + 1.0 / more.max(1.0)).sqrt();
+    let change = (second / first).ln().abs();
+    if some.min(more) >= UNITS_FEW as f64 && change > CHANGED && change > 4.0 * error {
+        say(
+            "",
+            ReasonCode::Changed,
+            format!(
+                "the rate of `{name}` was {first:.0} /s in the first half of the run and {second:.0} /s in the second"
+            ),
+        );
+    }
+}
+
+/// What is to be said about single targets.
+fn targets(report: &mut Report, seen: &Seen<'_>) {
+    let is_limited = seen.verdict.kind == LoadKind::Limited;
+    let mut reasons = Vec::new();
+    let mut said = Vec::new();
+    for target in &report.targets {
+        let curve = if is_limited { &target.latency } else { &target.curve };
+        let Some(point) = curve.iter().find(|point| point.speedup == seen.common) else { continue };
+        // A function and its only caller are one.
+        if said.contains(&point.gain) || said.len() == TOP {
+            continue;
+        }
+        said.push(point.gain);
+        let half = (point.high - point.low) / 2.0;
+        if half > WIDE.0.max(WIDE.1 * point.gain.abs()) {
+            let text = format!(
+                "the interval at {:.0} % is ± {:.1} points; profile for longer",
+                seen.common * 100.0,
+                half * 100.0
+            );
+            reasons.push(reason(&target.name, ReasonCode::Imprecise, text));
+        }
+        let is_sampled = !matches!(target.kind, crate::target::TargetKind::Span | crate::target::TargetKind::Upstream);
+        if is_sampled && target.samples < SAMPLES_FEW && seen.modes != Modes::Confirm {
+            let text = format!("it was in {} samples only", target.samples);
+            reasons.push(reason(&target.name, ReasonCode::TooFew, text));
+        }
+    }
+    report.reasons.extend(reasons);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::{TargetKind, Weights};
+
+    fn target(name: &str) -> Target {
+        Target { name: name.into(), kind: TargetKind::Function, share: 0.1, samples: 9, weights: Weights::default() }
+    }
+
+    #[test]
+    fn an_unknown_target_is_told_what_is_called_alike() {
+        let seen = [target("serde_json::to_string"), target("demo::encode_frame"), target("demo::decode")];
+        let wanted = ["encode_frames".to_owned(), "demo".into(), "xyz".into()];
+        let reasons = unknown(&wanted, &seen);
+        assert_eq!(reasons.len(), 2, "{reasons:?}");
+        assert!(reasons[0].text.contains("there are `demo::encode_frame`"), "{}", reasons[0].text);
+        assert!(reasons[1].text.contains("what was seen most is `serde_json::to_string`"), "{}", reasons[1].text);
+        assert!(unknown(&wanted[2..], &[])[0].text.contains("nor anything else"));
+    }
+
+    #[test]
+    fn what_differs_is_said_and_pauses_win() {
+        let point =
+            |speedup, gain: f64| CurvePoint { speedup, gain, low: gain - 0.02, high: gain + 0.02, expected: 0.1 };
+        let mut reasons = Vec::new();
+        assert!(!disagreement("a", &[point(0.5, 0.1)], &[point(0.5, 0.13)], &mut reasons));
+        assert!(!disagreement("a", &[point(0.25, 0.1)], &[point(0.5, 0.3)], &mut reasons), "no speed-up in common");
+        assert!(reasons.is_empty());
+        assert!(disagreement("a", &[point(0.5, 0.1)], &[point(0.5, 0.15)], &mut reasons));
+        assert_eq!((reasons.len(), reasons[0].code), (1, ReasonCode::Disagreement));
+    }
+
+    #[test]
+    fn a_phase_is_corrected_where_it_is_sure() {
+        let mut reasons = Vec::new();
+        assert_eq!(phase("a", None, &mut reasons), 1.0);
+        assert_eq!(phase("a", Some((1.3, 0.2)), &mut reasons), 1.0, "that may be chance");
+        assert_eq!(phase("a", Some((1.1, 0.01)), &mut reasons), 1.1);
+        assert!(reasons.is_empty());
+        assert_eq!(phase("a", Some((0.5, 0.01)), &mut reasons), 0.5);
+        assert_eq!(reasons[0].code, ReasonCode::Changed);
+    }
+}

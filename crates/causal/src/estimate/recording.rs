@@ -1,0 +1,215 @@
+//! Windows that were recorded, kept for the time when there is something to ask them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::experiment::Dice;
+use crate::trace::{Event, Thread, Trace};
+
+/// A window that was recorded, with what is known of it at once.
+#[derive(Debug)]
+pub struct Recording {
+    /// What happened.
+    pub trace: Trace,
+    /// How long it was, nanoseconds.
+    pub length: u64,
+    /// How many events there are.
+    pub events: usize,
+    /// Events in the log that has most.
+    pub events_max: usize,
+    /// Time for which threads had or wanted a processor, nanoseconds, by kind of work.
+    pub kinds: BTreeMap<u32, f64>,
+    /// The sum of that.
+    pub busy: f64,
+    /// Units of progress, by point.
+    pub hits: Vec<u64>,
+    /// Spans of what was asked outside.
+    pub calls: Vec<u32>,
+    /// Whether anything came from outside.
+    pub has_load: bool,
+}
+
+impl Recording {
+    /// Reads a trace. `wanted` says for how long an account's thread had a processor in the window, or waited for one; `None` when that
+    /// is not known.
+    #[must_use]
+    pub fn new(mut trace: Trace, wanted: impl Fn(u32) -> Option<u64>) -> Self {
+        let length = trace.span.end.saturating_sub(trace.span.start);
+        let mut kinds = BTreeMap::new();
+        let (mut hits, mut calls, mut has_load) = (Vec::new(), Vec::new(), false);
+        for thread in &mut trace.threads {
+            let own = time_by_kind(thread, &trace.span);
+            let wall: f64 = own.values().sum();
+            if let Some(wanted) = wanted(thread.number)
+                && wall > 0.0
+            {
+                // Blocking costs processor time too, and is not work; so no more than all.
+                thread.running = (wanted as f64 / wall).clamp(0.01, 1.0);
+            }
+            for (kind, time) in own {
+                *kinds.entry(kind).or_insert(0.0) += time * thread.running;
+            }
+            for &(_, event) in &thread.events {
+                match event {
+                    Event::Hit { point } | Event::VisitEnded { point, .. } => {
+                        if hits.len() <= point as usize {
+                            hits.resize(point as usize + 1, 0);
+                        }
+                        hits[point as usize] += 1;
+                    }
+                    Event::Called { whom, .. } if !calls.contains(&whom) => calls.push(whom),
+                    Event::Arrived { .. } => has_load = true,
+                    _ => {}
+                }
+            }
+        }
+        let lens = trace.threads.iter().map(|thread| thread.events.len());
+        let (events, events_max) = (lens.clone().sum(), lens.max().unwrap_or(0));
+        let busy = kinds.values().sum();
+        Self { trace, length, events, events_max, kinds, busy, hits, calls, has_load }
+    }
+
+    /// How much memory it takes.
+    #[must_use]
+    pub fn octets(&self) -> usize {
+        size_of::<Self>() + self.trace.threads.len() * size_of::<Thread>() + self.events * size_of::<(u64, Event)>()
+    }
+
+    /// Units of progress at a point.
+    #[must_use]
+    pub fn hits(&self, point: u32) -> u64 {
+        self.hits.get(point as usize).copied().unwrap_or(0)
+    }
+}
+
+/// For how long the thread was not blocked, by kind of work.
+fn time_by_kind(thread: &Thread, span: &std::ops::Range<u64>) -> BTreeMap<u32, f64> {
+    let mut times = BTreeMap::new();
+    let (mut kind, mut from, mut blocks) = (thread.kind, span.start, false);
+    let ahead = thread.events.iter().find(|(_, event)| !matches!(event, Event::Kind(_)));
+    // A thread whose first word is that it waits no more was waiting before.
+    blocks |= matches!(ahead, Some((_, Event::BlockEnded)));
+    for &(at, event) in &thread.events {
+        let blocked = match event {
+            Event::Took { blocked, .. } | Event::Locked { blocked, .. } | Event::SleepEnded { blocked, .. } => blocked,
+            _ => 0,
+        };
+        let passed = at.saturating_sub(from);
+        if !blocks {
+            *times.entry(kind).or_insert(0.0) += passed.saturating_sub(blocked) as f64;
+        }
+        match event {
+            Event::Kind(now) => kind = now,
+            Event::BlockBegan => blocks = true,
+            Event::BlockEnded => blocks = false,
+            _ => {}
+        }
+        from = at.max(from);
+    }
+    if !blocks {
+        *times.entry(kind).or_insert(0.0) += span.end.saturating_sub(from) as f64;
+    }
+    times
+}
+
+/// As many windows as fit into a bounded memory, each with the same chance, whenever it came.
+#[derive(Debug)]
+pub struct Recordings {
+    octets_max: usize,
+    octets: usize,
+    dice: Dice,
+    /// By a number that each drew: those with the smallest stay. So in any order that begins at the front they are a fair sample, too.
+    kept: Vec<(u64, Arc<Recording>)>,
+}
+
+impl Recordings {
+    /// None yet.
+    #[must_use]
+    pub fn new(octets_max: usize, seed: u64) -> Self {
+        Self { octets_max, octets: 0, dice: Dice::new(seed), kept: Vec::new() }
+    }
+
+    /// One more; another one may have to go, or this one.
+    pub fn push(&mut self, recording: Recording) {
+        let drawn = self.dice.bits();
+        self.octets += recording.octets();
+        let at = self.kept.partition_point(|&(other, _)| other < drawn);
+        self.kept.insert(at, (drawn, Arc::new(recording)));
+        while self.octets > self.octets_max && self.kept.len() > 2 {
+            if let Some((_, gone)) = self.kept.pop() {
+                self.octets -= gone.octets();
+            }
+        }
+    }
+
+    /// All that are kept, in random order.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<Recording>> {
+        self.kept.iter().map(|(_, recording)| recording.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thread(events: &[(u64, Event)]) -> Thread {
+        Thread { number: 0, is_worker: false, running: 1.0, kind: 1, events: events.to_vec() }
+    }
+
+    /// Blocked time is nobody's; what a window cuts in two counts as far as it lies within.
+    #[test]
+    fn time_belongs_to_the_kind_at_which_it_was_spent() {
+        type Case<'a> = (&'a str, &'a [(u64, Event)], &'a [(u32, f64)]);
+        let cases: [Case<'_>; 6] = [
+            ("one kind", &[(1010, Event::Hit { point: 0 })], &[(1, 100.0)]),
+            ("two kinds", &[(1030, Event::Kind(2)), (1040, Event::Kind(1))], &[(1, 90.0), (2, 10.0)]),
+            ("a block", &[(1020, Event::BlockBegan), (1070, Event::BlockEnded)], &[(1, 50.0)]),
+            ("a block from before", &[(1050, Event::Kind(1)), (1050, Event::BlockEnded)], &[(1, 50.0)]),
+            ("a block to the end", &[(1050, Event::BlockBegan)], &[(1, 50.0)]),
+            ("longer blocked than the window", &[(1060, Event::Took { message: 0, blocked: 500 })], &[(1, 40.0)]),
+        ];
+        for (why, events, want) in cases {
+            let times = time_by_kind(&thread(events), &(1000..1100));
+            assert_eq!(times.into_iter().collect::<Vec<_>>(), want, "{why}");
+        }
+    }
+
+    #[test]
+    fn a_recording_knows_its_facts() {
+        let events = [
+            (1010, Event::Arrived { connection: 1, at: 1005 }),
+            (1020, Event::Called { call: 2, whom: 9 }),
+            (1030, Event::Hit { point: 2 }),
+            (1050, Event::BlockBegan),
+        ];
+        let trace = Trace { span: 1000..1100, threads: vec![thread(&events)] };
+        let recording = Recording::new(trace, |_| Some(40));
+        assert_eq!((recording.busy, recording.trace.threads[0].running), (40.0, 0.8));
+        assert_eq!((recording.hits(2), recording.hits(0), recording.hits(7)), (1, 0, 0));
+        assert_eq!((recording.calls.as_slice(), recording.has_load, recording.events), (&[9][..], true, 4));
+        let nothing = Recording::new(Trace::default(), |_| None);
+        assert_eq!((nothing.busy, nothing.length, nothing.has_load), (0.0, 0, false));
+    }
+
+    /// Each window has the same chance to be kept, the first as well as the last, and memory is bounded.
+    #[test]
+    fn those_that_are_kept_are_a_fair_sample() {
+        let mut kept = [0_u32; 100];
+        for seed in 0..400 {
+            let one = Recording::new(Trace::default(), |_| None).octets();
+            let mut recordings = Recordings::new(20 * one, seed);
+            for at in 0..100 {
+                recordings.push(Recording::new(Trace { span: at..at, threads: Vec::new() }, |_| None));
+            }
+            let all = recordings.all();
+            assert_eq!(all.len(), 20);
+            all.iter().for_each(|one| kept[one.trace.span.start as usize] += 1);
+        }
+        // 80 each, with a standard deviation of 8.
+        assert!(kept.iter().all(|&count| (45..=115).contains(&count)), "{kept:?}");
+        for half in kept.chunks(50) {
+            assert!((3800..4200).contains(&half.iter().sum::<u32>()));
+        }
+    }
+}

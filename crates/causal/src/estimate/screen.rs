@@ -1,0 +1,145 @@
+//! Mode A: recorded windows replayed with each target made faster.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::estimate::Recording;
+use crate::replay::{Pace, Replay};
+use crate::statistics::{Ratio, Stream};
+use crate::target::Weights;
+
+/// A question to all windows: that target, that much faster.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// Which part of each kind of work is the target's.
+    pub weights: &'a Weights,
+    /// How much of that is saved.
+    pub speedup: f64,
+}
+
+/// What the windows answer, for one question and one progress point.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Answer {
+    /// Time per unit, with over without.
+    pub time: Ratio,
+    /// The mean time from a unit's begin to its end, with over without.
+    pub latency: Ratio,
+}
+
+/// What all windows answered.
+#[derive(Clone, Debug, Default)]
+pub struct Screen {
+    /// By question, then by the place of the point.
+    pub answers: Vec<Vec<Answer>>,
+    /// Replayed without a change over measured: what the replay itself gets wrong, at the first point.
+    pub fidelity: Ratio,
+    /// The busiest thread's utilisation.
+    pub busiest: Stream,
+    /// How many windows were asked.
+    pub windows: usize,
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Crew {
+    /// Threads beside the one that calls; 0 when that does it itself.
+    pub threads: usize,
+    /// How much these let others go first, from 0 to 19.
+    pub nice: i32,
+}
+
+impl Screen {
+    /// Asks the windows, in their order, until there are no more or `go_on` says so; it is told how many there were.
+    pub fn ask(
+        recordings: &[Arc<Recording>],
+        questions: &[Question<'_>],
+        points: &[u32],
+        pace: Pace,
+        crew: Crew,
+        go_on: impl Fn(usize) -> bool + Sync,
+    ) -> Self {
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut screen =
+                Self { answers: vec![vec![Answer::default(); points.len()]; questions.len()], ..Self::default() };
+            loop {
+                let number = next.fetch_add(1, Relaxed);
+                match recordings.get(number) {
+                    Some(recording) if go_on(number) => screen.ask_one(recording, questions, points, pace),
+                    _ => break screen,
+                }
+            }
+        };
+        if crew.threads == 0 {
+            return work();
+        }
+        std::thread::scope(|scope| {
+            let member = || {
+                // Of no consequence if the system refuses.
+                let _ = rustix::process::setpriority_process(None, crew.nice);
+                work()
+            };
+            let members: Vec<_> = (0..crew.threads)
+                .filter_map(|_| {
+                    std::thread::Builder::new().name("causal-replay".into()).spawn_scoped(scope, member).ok()
+                })
+                .collect();
+            let mut all = if members.is_empty() { work() } else { Self::default() };
+            for member in members {
+                match member.join() {
+                    Ok(screen) => all.merge(screen),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            all
+        })
+    }
+
+    fn merge(&mut self, other: Self) {
+        if self.answers.is_empty() {
+            return *self = other;
+        }
+        for (answer, other) in self.answers.iter_mut().flatten().zip(other.answers.iter().flatten()) {
+            answer.time.merge(&other.time);
+            answer.latency.merge(&other.latency);
+        }
+        self.fidelity.merge(&other.fidelity);
+        self.busiest.merge(&other.busiest);
+        self.windows += other.windows;
+    }
+
+    fn ask_one(&mut self, recording: &Recording, questions: &[Question<'_>], points: &[u32], pace: Pace) {
+        self.windows += 1;
+        let replay = Replay::new(&recording.trace);
+        let before = replay.run(&Weights::default(), 0.0, pace);
+        if !recording.trace.threads.is_empty() {
+            self.busiest.push(before.busiest);
+        }
+        if let Some(&first) = points.first() {
+            let (measured, replayed) = (replay.measured().point(first), before.point(first));
+            self.fidelity
+                .push(measured.ns_per_unit * measured.hits as f64, replayed.ns_per_unit / measured.ns_per_unit);
+        }
+        for (question, answers) in questions.iter().zip(&mut self.answers) {
+            // Without the target in the window there is nothing to replay.
+            let after = if concerns(recording, question.weights) {
+                &replay.run(question.weights, question.speedup, pace)
+            } else {
+                &before
+            };
+            for (&point, answer) in points.iter().zip(answers) {
+                let (before, after) = (before.point(point), after.point(point));
+                answer.time.push(before.ns_per_unit * before.hits as f64, after.ns_per_unit / before.ns_per_unit);
+                answer
+                    .latency
+                    .push(before.latency_mean * before.timed as f64, after.latency_mean / before.latency_mean);
+            }
+        }
+    }
+}
+
+/// Whether a window has any time of a target's.
+fn concerns(recording: &Recording, weights: &Weights) -> bool {
+    weights.calls.is_some_and(|span| recording.calls.contains(&span))
+        || recording.kinds.iter().any(|(&kind, &time)| time > 0.0 && weights.part(kind) > 0.0)
+}

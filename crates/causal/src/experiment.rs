@@ -1,0 +1,448 @@
+//! Which window comes when: those that are recorded, those that pause, and how far apart they must be for what they cost.
+//!
+//! Windows that pause come in blocks of four, two with the speed-up and two without, in one of the orders ABBA and BAAB: what drifts
+//! while the block lasts falls on both alike. Everything that could keep step with the program is drawn by lot.
+//!
+//! - `purse`: what may be spent, so that what was lost is within the budget at any moment; `dice`: chance by a seed.
+
+mod dice;
+mod purse;
+
+pub use dice::Dice;
+pub use purse::Purse;
+
+use crate::profiler::Modes;
+
+/// Nanoseconds in a millisecond.
+pub(crate) const MS: u64 = 1_000_000;
+
+/// How often a window that pauses is looked at: what it may cost beyond its part.
+pub const POLL: u64 = 2 * MS;
+
+/// The part of its time that a load probe takes.
+pub const PROBE: f64 = 0.1;
+
+/// The part of the program's busy time that recording may take.
+const RECORDING: f64 = 0.02;
+/// A recorded window: the first one, the usual one, and the longest, where progress is slow.
+const RECORD: [u64; 3] = [20 * MS, 100 * MS, 1000 * MS];
+/// A window that pauses: the shortest and the longest.
+const PAUSE: [u64; 2] = [100 * MS, 250 * MS];
+/// The shortest there is, where the budget allows no more.
+const PAUSE_MIN: u64 = 50 * MS;
+/// Units of progress that a window should see.
+const HITS: f64 = 50.0;
+/// Times that what is on its way takes must fit into a window, or its edges count for much.
+const LATENCIES: f64 = 20.0;
+/// How many blocks of load probes there are at least, where there is a load, and at most.
+const PROBES: [u32; 2] = [4, 16];
+/// The part of the time that windows with pauses may have, and the part of the budget that probes may have.
+const PAUSING: f64 = 0.5;
+const PROBING: f64 = 1.0 / 3.0;
+/// Between two windows, so that what one delayed is through.
+const SETTLE: u64 = 4 * MS;
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Step {
+    /// Nothing, for so long.
+    Rest(u64),
+    /// A window that is recorded, so long.
+    Record(u64),
+    /// A window that pauses.
+    Pause(Pause),
+    /// The time is over.
+    Done,
+}
+
+/// A window that pauses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pause {
+    /// For whom.
+    pub subject: Subject,
+    /// The speed-up of its block; where the window is the block's control, nothing is made faster.
+    pub speedup: f64,
+    /// Whether it has the speed-up.
+    pub treated: bool,
+    /// Nanoseconds.
+    pub length: u64,
+    /// What it may cost, nanoseconds.
+    pub limit: u64,
+    /// Which block it belongs to.
+    pub block: u32,
+}
+
+/// Whom a block is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Nobody: the load probe.
+    Load,
+    /// A candidate, by its place among those that were named.
+    Candidate(usize),
+}
+
+/// What windows have told about the program's pace, per nanosecond.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tempo {
+    /// Entries in the log that fills fastest, at most.
+    pub entries: f64,
+    /// Octets that a recording takes in memory, at most.
+    pub octets: f64,
+    /// Units of progress at the point that is looked at.
+    pub hits: f64,
+    /// How long one takes, nanoseconds.
+    pub latency: f64,
+    /// The part of the threads' busy time that writing takes while a window is recorded.
+    pub recording: f64,
+    /// How many threads are busy, on average.
+    pub busy: f64,
+}
+
+/// A target that is to be confirmed by pauses.
+#[derive(Clone, Debug, PartialEq)]
+struct Candidate {
+    name: String,
+    /// How fast delays grow if it took no time at all: a part of the wall's.
+    growth: f64,
+    /// Whether windows have told that.
+    is_known: bool,
+    wanted: bool,
+    blocks: u32,
+    /// No window of it is affordable.
+    given_up: bool,
+}
+
+struct Block {
+    subject: Subject,
+    speedup: f64,
+    length: u64,
+    /// Whether each of the four windows has the speed-up.
+    treated: [bool; 4],
+    done: usize,
+    number: u32,
+}
+
+/// What the plan is made with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Which windows there are at all.
+    pub modes: Modes,
+    /// The part of the time that may be lost.
+    pub budget: f64,
+    /// How long, nanoseconds.
+    pub duration: u64,
+    /// The speed-ups that pauses are made for, in turns.
+    pub speedups: Vec<f64>,
+    /// Of all chance.
+    pub seed: u64,
+    /// Octets that a recording may take in memory.
+    pub octets_max: f64,
+    /// Entries that a thread's log takes.
+    pub entries_max: f64,
+}
+
+/// The plan of a run: it is asked for the next step and told what came of it.
+pub struct Plan {
+    settings: Settings,
+    dice: Dice,
+    purse: Purse,
+    ends: u64,
+    tempo: Option<Tempo>,
+    has_load: bool,
+    load_is_known: bool,
+    confirms: bool,
+    candidates: Vec<Candidate>,
+    block: Option<Block>,
+    blocks: u32,
+    probes: u32,
+    probed: u64,
+    pausing: u64,
+    record_due: u64,
+    rest: u64,
+}
+
+impl Plan {
+    /// A plan that begins now.
+    #[must_use]
+    pub fn new(settings: Settings, now: u64) -> Self {
+        let mut dice = Dice::new(settings.seed);
+        let first = now + dice.below(20 * MS);
+        Self {
+            dice,
+            purse: Purse::new(settings.budget, now),
+            ends: now + settings.duration,
+            tempo: None,
+            has_load: false,
+            load_is_known: false,
+            confirms: settings.modes != Modes::Screen,
+            candidates: Vec::new(),
+            block: None,
+            blocks: 0,
+            probes: 0,
+            probed: 0,
+            pausing: 0,
+            record_due: first,
+            rest: 0,
+            settings,
+        }
+    }
+
+    /// What is spent of the budget.
+    #[must_use]
+    pub fn purse(&self) -> &Purse {
+        &self.purse
+    }
+
+    /// When the run is over.
+    #[must_use]
+    pub fn ends(&self) -> u64 {
+        self.ends
+    }
+
+    /// Names of the candidates that the budget allows no windows for.
+    pub fn unaffordable(&self) -> impl Iterator<Item = &str> {
+        self.candidates.iter().filter(|one| one.given_up && one.blocks == 0).map(|one| one.name.as_str())
+    }
+
+    /// The name of a candidate.
+    #[must_use]
+    pub fn candidate(&self, number: usize) -> &str {
+        &self.candidates[number].name
+    }
+
+    /// What was recorded last tells of the pace, and whether anybody outside drives the program.
+    pub fn recorded(&mut self, now: u64, length: u64, tempo: Tempo, has_load: bool) {
+        let was = self.tempo.unwrap_or(tempo);
+        let mean = |was: f64, is: f64| was + (is - was) * 0.3;
+        self.tempo = Some(Tempo {
+            entries: tempo.entries.max(was.entries * 0.9),
+            octets: tempo.octets.max(was.octets * 0.9),
+            hits: mean(was.hits, tempo.hits),
+            latency: mean(was.latency, tempo.latency),
+            recording: mean(was.recording, tempo.recording),
+            busy: mean(was.busy, tempo.busy),
+        });
+        self.has_load |= has_load;
+        let usual = if self.settings.modes == Modes::Confirm { 0.1 } else { 0.5 };
+        let duty = (RECORDING / tempo.recording.max(1e-9)).min(usual);
+        let gap = length as f64 * (1.0 / duty - 1.0) * (0.5 + self.dice.part());
+        self.record_due = now + gap as u64;
+    }
+
+    /// What the last window that paused cost.
+    pub fn paused(&mut self, now: u64, pause: &Pause, lasted: u64, spent: u64) {
+        self.purse.pay(spent);
+        self.pausing += lasted;
+        self.rest = SETTLE + self.dice.below(SETTLE);
+        match pause.subject {
+            Subject::Load => self.probed += spent,
+            Subject::Candidate(at) if pause.treated && lasted > 0 && pause.speedup > 0.0 => {
+                let candidate = &mut self.candidates[at];
+                let growth = spent as f64 / lasted as f64 / pause.speedup;
+                candidate.growth = if candidate.is_known { candidate.growth.max(growth) } else { growth };
+                candidate.is_known = true;
+            }
+            Subject::Candidate(_) => {}
+        }
+        if let Some(block) = &mut self.block {
+            block.done += 1;
+            if block.done == block.treated.len() {
+                match block.subject {
+                    Subject::Load => self.probes += 1,
+                    Subject::Candidate(at) => self.candidates[at].blocks += 1,
+                }
+                self.block = None;
+                self.record_due = self.record_due.max(now + self.dice.below(50 * MS));
+            }
+        }
+    }
+
+    /// The window can't be opened: its target is no longer known.
+    pub fn lost(&mut self, pause: &Pause) {
+        self.block = None;
+        if let Subject::Candidate(at) = pause.subject {
+            self.candidates[at].wanted = false;
+        }
+    }
+
+    /// The load is known well enough; `confirms` says whether pauses can still tell anything about targets.
+    pub fn load_known(&mut self, known: bool, confirms: bool) {
+        self.load_is_known = known;
+        self.confirms = confirms && self.settings.modes != Modes::Screen;
+    }
+
+    /// The targets to be confirmed from now on: names, and the part of all samples that each has.
+    pub fn confirm<'a>(&mut self, targets: impl Iterator<Item = (&'a str, f64)>) {
+        self.candidates.iter_mut().for_each(|one| one.wanted = false);
+        let busy = self.tempo.map_or(1.0, |tempo| tempo.busy).max(1.0);
+        for (name, share) in targets {
+            match self.candidates.iter_mut().find(|one| one.name == name) {
+                Some(known) => known.wanted = true,
+                None => self.candidates.push(Candidate {
+                    name: name.to_owned(),
+                    growth: (share * busy).clamp(0.001, 1.0),
+                    is_known: false,
+                    wanted: true,
+                    blocks: 0,
+                    given_up: false,
+                }),
+            }
+        }
+    }
+
+    /// What comes now.
+    pub fn next(&mut self, now: u64) -> Step {
+        let left = self.ends.saturating_sub(now);
+        if left == 0 {
+            return Step::Done;
+        }
+        if self.rest > 0 {
+            return Step::Rest(std::mem::take(&mut self.rest).min(left));
+        }
+        if let Some(step) = self.go_on(now) {
+            return step;
+        }
+        // In turns, once both are due.
+        if now >= self.record_due {
+            let length = self.record_length().min(left);
+            return if length < RECORD[0] / 2 { Step::Rest(left) } else { Step::Record(length) };
+        }
+        if self.begin_block(now)
+            && let Some(step) = self.go_on(now)
+        {
+            return step;
+        }
+        Step::Rest((self.record_due - now).min(left).min(20 * MS))
+    }
+
+    /// Whether the window must end because of what it cost so far.
+    #[must_use]
+    pub fn is_too_dear(pause: &Pause, spent: u64) -> bool {
+        spent + margin(pause.speedup) > pause.limit
+    }
+
+    /// The next window of the block that is under way.
+    fn go_on(&mut self, now: u64) -> Option<Step> {
+        let block = self.block.as_ref()?;
+        let treated = block.treated[block.done];
+        let left = block.treated[block.done..].iter().filter(|&&treated| treated).count() as u64;
+        let limit = self.purse.left(now) / left.max(1);
+        let (subject, speedup, length, number) = (block.subject, block.speedup, block.length, block.number);
+        let needed = self.cost(subject, speedup, length);
+        if treated && needed > limit {
+            // It was cheaper when the block began. A little patience, or the block is given up.
+            let wait = self.purse.until(now, needed * left);
+            if wait > 500 * MS {
+                self.block = None;
+                self.set_given_up(subject);
+                return None;
+            }
+            return Some(Step::Rest(wait.max(MS).min(self.ends.saturating_sub(now).max(1))));
+        }
+        let limit = if treated { limit } else { u64::MAX };
+        Some(Step::Pause(Pause { subject, speedup, treated, length, limit, block: number }))
+    }
+
+    fn set_given_up(&mut self, subject: Subject) {
+        if let Subject::Candidate(at) = subject {
+            self.candidates[at].given_up = true;
+        }
+    }
+
+    /// Begins a block, if one is wanted and what it costs is there.
+    fn begin_block(&mut self, now: u64) -> bool {
+        let Some(tempo) = self.tempo else { return false };
+        let elapsed = self.settings.duration - (self.ends - now);
+        if self.pausing as f64 > PAUSING * elapsed as f64 {
+            return false;
+        }
+        let Some((subject, speedup)) = self.choose() else { return false };
+        let mut length = pause_length(&tempo);
+        // Two windows cost; what comes in while the block lasts is not counted on.
+        let budget = self.purse.left(now) / 2;
+        if self.cost(subject, speedup, length) > budget {
+            let rest = self.purse.left(self.ends).saturating_sub(self.purse.left(self.ends) / 10);
+            if 2 * self.cost(subject, speedup, PAUSE_MIN) > rest {
+                self.set_given_up(subject);
+                return false;
+            }
+            // Rather soon and short than once and long, if it is not soon at all.
+            if self.purse.until(now, 2 * self.cost(subject, speedup, length)) < self.settings.duration / 20 {
+                return false;
+            }
+            length = PAUSE_MIN;
+            if self.cost(subject, speedup, length) > budget {
+                return false;
+            }
+        }
+        if self.ends.saturating_sub(now) < 4 * (length + 2 * SETTLE) {
+            return false;
+        }
+        let first = self.dice.below(2) == 0;
+        self.blocks += 1;
+        let treated = [first, !first, !first, first];
+        self.block = Some(Block { subject, speedup, length, treated, done: 0, number: self.blocks });
+        true
+    }
+
+    /// For whom the next block is.
+    fn choose(&mut self) -> Option<(Subject, f64)> {
+        let probes = self.has_load
+            && self.settings.budget > 0.0
+            && (self.probes < PROBES[0] || !self.load_is_known && self.probes < PROBES[1]);
+        if probes && (self.probes < 2 || self.probed as f64 <= PROBING * self.purse.spent() as f64) {
+            return Some((Subject::Load, PROBE));
+        }
+        if !self.confirms {
+            return probes.then_some((Subject::Load, PROBE));
+        }
+        let open = |one: &&Candidate| one.wanted && !one.given_up;
+        let fewest = self.candidates.iter().filter(open).map(|one| one.blocks).min()?;
+        let among: Vec<usize> = self
+            .candidates
+            .iter()
+            .enumerate()
+            .filter(|(_, one)| one.wanted && !one.given_up && one.blocks == fewest)
+            .map(|(at, _)| at)
+            .collect();
+        let at = among[self.dice.below(among.len() as u64) as usize];
+        let speedups = &self.settings.speedups;
+        let speedup = *speedups.get(self.candidates[at].blocks as usize % speedups.len().max(1))?;
+        Some((Subject::Candidate(at), speedup))
+    }
+
+    /// What a window is expected to cost, with what it may cost beyond its limit before that is seen.
+    fn cost(&self, subject: Subject, speedup: f64, length: u64) -> u64 {
+        let growth = match subject {
+            Subject::Load => PROBE,
+            Subject::Candidate(at) => {
+                let one = &self.candidates[at];
+                // What was seen varies.
+                speedup * (one.growth * if one.is_known { 1.2 } else { 1.0 }).min(1.0)
+            }
+        };
+        (length as f64 * growth) as u64 + margin(speedup)
+    }
+
+    fn record_length(&self) -> u64 {
+        let Some(tempo) = self.tempo else { return RECORD[0] };
+        let wanted =
+            (HITS / tempo.hits.max(1e-12)).max(LATENCIES * tempo.latency).clamp(RECORD[1] as f64, RECORD[2] as f64);
+        let fits = (0.8 * self.settings.entries_max / tempo.entries.max(1e-12))
+            .min(self.settings.octets_max / tempo.octets.max(1e-12));
+        (wanted.min(fits) as u64).clamp(RECORD[0] / 2, RECORD[2]).min((self.settings.duration / 8).max(RECORD[0] / 2))
+    }
+}
+
+/// What may be lost between two looks at a window: delays never grow faster than time at the speed-up.
+fn margin(speedup: f64) -> u64 {
+    (2.0 * POLL as f64 * speedup) as u64
+}
+
+fn pause_length(tempo: &Tempo) -> u64 {
+    let wanted = (HITS / tempo.hits.max(1e-12)).max(LATENCIES * tempo.latency);
+    wanted.clamp(PAUSE[0] as f64, PAUSE[1] as f64) as u64
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,216 @@
+use super::*;
+
+fn settings(seed: u64, modes: Modes, budget: f64) -> Settings {
+    Settings {
+        modes,
+        budget,
+        duration: 30_000 * MS,
+        speedups: vec![0.5, 0.25, 0.5, 1.0],
+        seed,
+        octets_max: 4e6,
+        entries_max: 262_144.0,
+    }
+}
+
+/// What a run came to.
+#[derive(Debug, Default)]
+struct Run {
+    recorded: u64,
+    records: Vec<(u64, u64)>,
+    pauses: Vec<Pause>,
+    spent: u64,
+    aborted: u32,
+}
+
+/// Goes through a plan in simulated time. Delays grow as `growth` says, looked at every [`POLL`]; that no more than the budget's part is lost
+/// is asserted at every one of these moments.
+fn run(
+    settings: Settings,
+    tempo: Tempo,
+    has_load: bool,
+    targets: &[(&str, f64)],
+    growth: impl Fn(&Pause, u64) -> f64,
+) -> Run {
+    let (began, budget) = (1_000_000_000, settings.budget);
+    let (mut now, mut run) = (began, Run::default());
+    let mut plan = Plan::new(settings, now);
+    let ends = plan.ends();
+    loop {
+        let step = plan.next(now);
+        match step {
+            Step::Done => break,
+            Step::Rest(length) => {
+                assert!(length > 0);
+                now += length;
+            }
+            Step::Record(length) => {
+                run.records.push((now, length));
+                run.recorded += length;
+                now += length;
+                plan.recorded(now, length, tempo, has_load);
+                plan.confirm(targets.iter().copied());
+            }
+            Step::Pause(pause) => {
+                let (opened, mut cost) = (now, 0.0);
+                while now < opened + pause.length {
+                    let rate = if pause.treated { growth(&pause, now).min(pause.speedup) } else { 0.0 };
+                    cost += rate * POLL as f64;
+                    now += POLL;
+                    let lost = run.spent as f64 + cost;
+                    assert!(lost <= budget * (now - began) as f64 + 1.0, "{lost} lost {} after the start", now - began);
+                    if Plan::is_too_dear(&pause, cost as u64) {
+                        run.aborted += 1;
+                        break;
+                    }
+                }
+                plan.paused(now, &pause, now - opened, cost as u64);
+                run.spent += cost as u64;
+                run.pauses.push(pause);
+            }
+        }
+        assert!(now <= ends + 2 * POLL, "{step:?} is longer than the run");
+    }
+    assert_eq!(run.spent, plan.purse().spent());
+    run
+}
+
+const SERVER: Tempo = Tempo { entries: 1e-4, octets: 1e-2, hits: 2e-5, latency: 1e6, recording: 0.02, busy: 1.0 };
+
+/// CAUSAL.md §3: what is lost stays within the budget, at any moment and whatever the windows cost.
+#[test]
+fn no_more_is_lost_than_the_budget_at_any_moment() {
+    for seed in 0..300 {
+        let budget = [0.005, 0.02, 0.03, 0.05][seed as usize % 4];
+        let mut dice = Dice::new(seed);
+        let (usual, wild) = (dice.part(), dice.part());
+        let targets = [("a", dice.part()), ("b", 0.001), ("c", 1.0)];
+        let lot = std::cell::RefCell::new(dice);
+        let run = run(settings(seed, Modes::Both, budget), SERVER, seed % 3 > 0, &targets, |pause, _| {
+            let mut dice = lot.borrow_mut();
+            match pause.subject {
+                Subject::Load => PROBE,
+                _ if dice.part() < 0.01 * wild => pause.speedup,
+                _ => pause.speedup * usual * 2.0 * dice.part(),
+            }
+        });
+        assert!(run.records.len() > 20, "{seed}: {}", run.records.len());
+    }
+}
+
+/// What the budget is there for is used: a block of four in one of the two orders, everybody in turns.
+#[test]
+fn blocks_are_balanced_and_fair() {
+    let targets = [("a", 0.3), ("b", 0.2), ("c", 0.1)];
+    let mut firsts = 0;
+    for seed in 0..40 {
+        let run = run(settings(seed, Modes::Both, 0.03), SERVER, true, &targets, |pause, _| match pause.subject {
+            Subject::Load => PROBE,
+            Subject::Candidate(at) => pause.speedup * targets[at].1,
+        });
+        let whole = run.pauses.chunk_by(|a, b| a.block == b.block).filter(|block| block.len() == 4);
+        let mut blocks = [0; 4];
+        for block in whole {
+            let treated: Vec<bool> = block.iter().map(|one| one.treated).collect();
+            assert!(treated == [true, false, false, true] || treated == [false, true, true, false], "{treated:?}");
+            assert!(block.iter().all(|one| (one.subject, one.speedup) == (block[0].subject, block[0].speedup)));
+            firsts += i32::from(treated[0]);
+            blocks[match block[0].subject {
+                Subject::Load => 3,
+                Subject::Candidate(at) => at,
+            }] += 1;
+        }
+        let (min, max) = (blocks[..3].iter().min().unwrap(), blocks[..3].iter().max().unwrap());
+        assert!(*min >= 4 && max - min <= 1, "{seed}: {blocks:?}");
+        assert!(blocks[3] >= PROBES[0], "{seed}: {blocks:?}");
+        let spent = run.spent as f64 / 30e9;
+        assert!(spent > 0.02, "{seed}: of 3 % only {spent} is used");
+        assert!(run.recorded as f64 > 0.15 * 30e9, "{seed}: recorded {}", run.recorded);
+    }
+    assert!((150..).contains(&firsts), "both orders come: {firsts}");
+}
+
+/// A busy server is recorded for as much of the time as recording may cost, and a window fits into logs and memory.
+#[test]
+fn recording_costs_no_more_than_its_part() {
+    for (recording, entries, octets) in [(0.02, 1e-4, 1e-3), (0.2, 2e-3, 0.05), (0.5, 5e-3, 0.2), (0.001, 1e-6, 1e-5)] {
+        let tempo = Tempo { recording, entries, octets, ..SERVER };
+        for seed in 0..20 {
+            let run = run(settings(seed, Modes::Screen, 0.0), tempo, true, &[("a", 0.5)], |_, _| 1.0);
+            let part = run.recorded as f64 / 30e9 * recording;
+            assert!(part <= RECORDING * 1.3, "{recording}: {part}");
+            assert!(run.pauses.is_empty(), "no budget, no probes");
+            for (_, length) in &run.records[1..] {
+                assert!(*length as f64 * entries <= 262_144.0 && *length as f64 * octets <= 4e6, "{length}");
+            }
+            // From one end of the run to the other.
+            let thirds: Vec<usize> = (0..3)
+                .map(|third| {
+                    run.records.iter().filter(|(at, _)| (at - 1_000_000_000) / 10_000_000_000 == third).count()
+                })
+                .collect();
+            assert!(thirds.iter().all(|&count| count * 5 >= run.records.len()), "{thirds:?}");
+        }
+    }
+}
+
+/// Where a unit takes long, or few are done, windows are longer.
+#[test]
+fn windows_are_as_long_as_progress_needs() {
+    let slow = Tempo { hits: 1e-8, octets: 1e-3, ..SERVER };
+    let far = run(settings(1, Modes::Both, 0.03), slow, true, &[("a", 0.1)], |pause, _| 0.1 * pause.speedup);
+    assert!(far.records[1..].iter().filter(|(_, length)| *length == RECORD[2]).count() + 2 >= far.records.len());
+    assert!(far.pauses.iter().filter(|one| one.length == PAUSE[1]).count() * 2 > far.pauses.len());
+    let near = run(settings(1, Modes::Both, 0.03), SERVER, true, &[("a", 0.1)], |pause, _| 0.1 * pause.speedup);
+    assert!(
+        near.records[1..near.records.len() - 1].iter().all(|(_, length)| *length == RECORD[1]),
+        "{:?}",
+        near.records
+    );
+}
+
+/// A target for which not even two short windows are within the budget is said to be out of reach, not tried in vain.
+#[test]
+fn what_is_too_dear_is_given_up_and_named() {
+    let mut short = settings(3, Modes::Confirm, 0.001);
+    short.duration = 3_000 * MS;
+    let mut plan = Plan::new(short, 0);
+    let mut now = 0;
+    loop {
+        match plan.next(now) {
+            Step::Done => break,
+            Step::Rest(length) => now += length,
+            Step::Record(length) => {
+                now += length;
+                plan.recorded(now, length, SERVER, false);
+                plan.confirm([("all of it", 0.9)].into_iter());
+            }
+            Step::Pause(pause) => panic!("{pause:?}"),
+        }
+    }
+    assert_eq!(plan.unaffordable().collect::<Vec<_>>(), ["all of it"]);
+}
+
+/// Once the load is known to set the pace, pauses for targets end.
+#[test]
+fn nothing_is_confirmed_under_a_load_that_sets_the_pace() {
+    let mut plan = Plan::new(settings(5, Modes::Both, 0.03), 0);
+    let (mut now, mut after) = (0, 0);
+    loop {
+        match plan.next(now) {
+            Step::Done => break,
+            Step::Rest(length) => now += length,
+            Step::Record(length) => {
+                now += length;
+                plan.recorded(now, length, SERVER, true);
+                plan.confirm([("a", 0.2)].into_iter());
+                plan.load_known(now > 10_000 * MS, now < 10_000 * MS);
+            }
+            Step::Pause(pause) => {
+                now += pause.length;
+                after += u32::from(now > 11_000 * MS);
+                plan.paused(now, &pause, pause.length, if pause.treated { 5 * MS } else { 0 });
+            }
+        }
+    }
+    assert_eq!(after, 0);
+}

@@ -1,0 +1,536 @@
+//! Mode A: a recorded window, once more, with something faster.
+//!
+//! A window is replayed as a discrete-event simulation. Threads that run an event loop work on what has come first; others do one thing
+//! after the other. Locks are had by one at a time, messages come when they are sent, and what lies outside keeps its pace: clients send
+//! as long after our answer as they did, upstreams answer as long after our question. Then the target's part of all work is cut, and
+//! everything else follows: queues that shorten, clients that come back earlier, threads that now wait for one another.
+//!
+//! Nothing is slowed for it, any number of targets is tried on the same window, and what did not change cancels out: only the ratio of two
+//! replays counts. What it can't see is what costs differently when times change (caches, batches, threads that share a processor).
+//!
+//! - `script`: a trace as steps that follow from one another.
+
+mod script;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BinaryHeap, VecDeque};
+
+use causeway_progress::Sharing;
+
+use crate::outcome::{Outcome, PointOutcome};
+use crate::target::Weights;
+use crate::trace::Trace;
+use script::{Cause, Job, Link, NONE, Script, Step, When};
+
+/// Whose pace what comes from outside goes at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// The program's: clients wait for their answers.
+    Closed,
+    /// Its own: it comes when it came.
+    Open,
+}
+
+/// A recorded window that can be replayed any number of times.
+#[derive(Debug)]
+pub struct Replay {
+    script: Script,
+    measures: Vec<Measure>,
+    measured: Outcome,
+}
+
+impl Replay {
+    /// Reads a trace. Takes a few hundred nanoseconds for each event.
+    #[must_use]
+    pub fn new(trace: &Trace) -> Self {
+        let script = script::write(trace);
+        let totals = recorded(&script);
+        let measures = totals.measures();
+        let measured = totals.outcome(&vec![Measure::Pooled; measures.len()], script.busiest);
+        Self { script, measures, measured }
+    }
+
+    /// What the window came to as it was recorded.
+    #[must_use]
+    pub fn measured(&self) -> &Outcome {
+        &self.measured
+    }
+
+    /// What the window comes to when the target takes `speedup` (0 to 1) less of its time. The same question has the same answer.
+    #[must_use]
+    pub fn run(&self, weights: &Weights, speedup: f64, pace: Pace) -> Outcome {
+        let mut world = World::new(&self.script, weights, speedup, pace);
+        world.run();
+        world.totals.outcome(&self.measures, self.script.busiest)
+    }
+}
+
+/// What happens next, the earliest first.
+#[derive(Clone, Copy, PartialEq)]
+struct Due {
+    at: f64,
+    /// What was due first goes first.
+    order: u64,
+    what: What,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum What {
+    /// A job has come to its thread.
+    Ready(u32),
+    /// A thread goes on.
+    Go(u32),
+    /// A thread that waits for a lock tries again.
+    Try(u32, u32),
+}
+
+impl Eq for Due {}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        other.at.total_cmp(&self.at).then(other.order.cmp(&self.order))
+    }
+}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[derive(Default)]
+struct Lock {
+    exclusive: bool,
+    shared: u32,
+    waiting: VecDeque<Waiter>,
+    /// A thread was woken and has not tried yet.
+    woken: bool,
+}
+
+/// A thread that waits for a lock.
+#[derive(Clone, Copy)]
+struct Waiter {
+    thread: u32,
+    sharing: Sharing,
+    /// How long it takes to be up once it sleeps.
+    lag: f64,
+    /// Until when it only spins, so that it sees at once that the lock is free.
+    spins_until: f64,
+}
+
+/// How long the standard library's locks spin before they sleep, nanoseconds: a hundred pauses of the processor. Whoever sleeps is
+/// overtaken by those who come while it wakes, and that is much of what a contended lock costs.
+const SPIN: f64 = 4_000.0;
+
+impl Lock {
+    fn take(&mut self, sharing: Sharing) -> bool {
+        let free = !self.exclusive && (sharing == Sharing::Shared || self.shared == 0);
+        if free {
+            match sharing {
+                Sharing::Exclusive => self.exclusive = true,
+                Sharing::Shared => self.shared += 1,
+            }
+        }
+        free
+    }
+}
+
+/// A thread in the replay.
+struct Player {
+    job: u32,
+    /// Its next step; at the job's end it takes another one.
+    step: u32,
+    is_busy: bool,
+    /// When what it works on had come.
+    came: f64,
+    /// Jobs that have come and wait, in their order, with their times.
+    queue: VecDeque<(u32, f64)>,
+}
+
+/// Units of progress that one connection, or one thread, made.
+#[derive(Clone, Copy)]
+struct Tally {
+    hits: u64,
+    first: f64,
+    last: f64,
+}
+
+struct World<'a> {
+    script: &'a Script,
+    /// What is left of each kind's time, by thread and kind.
+    weights: &'a Weights,
+    speedup: f64,
+    pace: Pace,
+    now: f64,
+    due: BinaryHeap<Due>,
+    order: u64,
+    players: Vec<Player>,
+    marks: Vec<f64>,
+    /// For each mark the jobs, and for each the threads, that wait for it.
+    jobs_after: Vec<(u32, u32)>,
+    jobs_at: Vec<u32>,
+    awaiting: Vec<Vec<u32>>,
+    locks: Vec<Lock>,
+    visits: Vec<f64>,
+    totals: Totals,
+}
+
+const NOT_YET: f64 = f64::INFINITY;
+
+impl<'a> World<'a> {
+    fn new(script: &'a Script, weights: &'a Weights, speedup: f64, pace: Pace) -> Self {
+        let threads = script.is_worker.len();
+        let mut jobs_after: Vec<_> = (0..)
+            .zip(&script.jobs)
+            .filter_map(|(number, job)| match job.cause.when {
+                When::After { mark, link, .. } if !(pace == Pace::Open && matches!(link, Link::Clients(_))) => {
+                    Some((mark, number))
+                }
+                _ => None,
+            })
+            .collect();
+        jobs_after.sort_unstable();
+        let mut jobs_at = vec![0; script.marks as usize + 1];
+        jobs_after.iter().for_each(|(mark, _)| jobs_at[*mark as usize + 1] += 1);
+        for at in 1..jobs_at.len() {
+            jobs_at[at] += jobs_at[at - 1];
+        }
+        let mut locks: Vec<Lock> = std::iter::repeat_with(Lock::default).take(script.locks as usize).collect();
+        for &(lock, sharing) in &script.held {
+            locks[lock as usize].take(sharing);
+        }
+        let mut world = Self {
+            script,
+            weights,
+            speedup,
+            pace,
+            now: 0.0,
+            due: BinaryHeap::new(),
+            order: 0,
+            players: std::iter::repeat_with(|| Player {
+                job: NONE,
+                step: 0,
+                is_busy: false,
+                came: 0.0,
+                queue: VecDeque::new(),
+            })
+            .take(threads)
+            .collect(),
+            marks: vec![NOT_YET; script.marks as usize],
+            jobs_after,
+            jobs_at,
+            awaiting: vec![Vec::new(); script.marks as usize],
+            locks,
+            visits: vec![0.0; script.visits as usize],
+            totals: Totals::new(script),
+        };
+        for (number, job) in (0..).zip(&script.jobs) {
+            let at = match job.cause.when {
+                When::At(at) | When::After { link: Link::Clients(at), .. }
+                    if pace == Pace::Open || matches!(job.cause.when, When::At(_)) =>
+                {
+                    at
+                }
+                _ => continue,
+            };
+            world.push(at, What::Ready(number));
+        }
+        world
+    }
+
+    fn push(&mut self, at: f64, what: What) {
+        self.order += 1;
+        self.due.push(Due { at, order: self.order, what });
+    }
+
+    fn run(&mut self) {
+        while let Some(due) = self.due.pop() {
+            self.now = self.now.max(due.at);
+            match due.what {
+                What::Ready(job) => {
+                    let Job { thread, cause, .. } = self.script.jobs[job as usize];
+                    if self.players[thread as usize].is_busy {
+                        self.players[thread as usize].queue.push_back((job, due.at));
+                    } else {
+                        // A thread that was idle takes its time to be up.
+                        self.begin(thread, job, due.at);
+                        self.push(due.at + self.lag(cause), What::Go(thread));
+                    }
+                }
+                What::Go(thread) => self.go(thread),
+                What::Try(thread, lock) => self.try_again(thread, lock),
+            }
+        }
+    }
+
+    fn begin(&mut self, thread: u32, job: u32, came: f64) {
+        let step = self.script.jobs[job as usize].steps.start;
+        let player = &mut self.players[thread as usize];
+        (player.job, player.step, player.came, player.is_busy) = (job, step, came, true);
+    }
+
+    fn lag(&self, cause: Cause) -> f64 {
+        match cause.when {
+            // It was this that woke the thread at that time, whatever it was.
+            When::At(_) => cause.lag.max(0.0),
+            When::After { .. } if cause.lag >= 0.0 => cause.lag,
+            When::After { .. } => self.script.lag,
+        }
+    }
+
+    /// When a cause is there; [`NOT_YET`] when its mark is not set.
+    fn ready(&self, when: When) -> f64 {
+        match when {
+            When::At(at) => at,
+            When::After { link: Link::Clients(at), .. } if self.pace == Pace::Open => at,
+            When::After { mark, gap, link } => {
+                let faster = matches!(link, Link::Callee(whom) if self.weights.calls == Some(whom));
+                self.marks[mark as usize] + if faster { gap * (1.0 - self.speedup) } else { gap }
+            }
+        }
+    }
+
+    fn cost(&self, thread: u32, from: u32, to: u32) -> f64 {
+        let faster = self.speedup * self.script.running[thread as usize];
+        self.script.work[from as usize..to as usize]
+            .iter()
+            .map(|&(kind, time)| time * (1.0 - faster * self.weights.part(kind)))
+            .sum()
+    }
+
+    /// Does the thread's steps until one takes time.
+    fn go(&mut self, thread: u32) {
+        let index = thread as usize;
+        loop {
+            let player = &self.players[index];
+            let job = &self.script.jobs[player.job as usize];
+            if player.step == job.steps.end {
+                match self.players[index].queue.pop_front() {
+                    Some((job, came)) => {
+                        self.begin(thread, job, came);
+                        continue;
+                    }
+                    None => return self.players[index].is_busy = false,
+                }
+            }
+            let step = self.script.steps[player.step as usize];
+            let chain = job.chain;
+            // A lock and a wait may have to be tried again.
+            match step {
+                Step::Lock(lock, sharing, lag) => {
+                    if !self.locks[lock as usize].take(sharing) {
+                        let lag = if lag >= 0.0 { lag } else { self.script.lock_lag };
+                        let waiter = Waiter { thread, sharing, lag, spins_until: self.now + SPIN };
+                        return self.locks[lock as usize].waiting.push_back(waiter);
+                    }
+                }
+                Step::Await(cause) => {
+                    let ready = self.ready(cause.when);
+                    if ready == NOT_YET {
+                        if let When::After { mark, .. } = cause.when {
+                            self.awaiting[mark as usize].push(thread);
+                        }
+                        return;
+                    }
+                    if ready > self.now {
+                        self.players[index].step += 1;
+                        self.players[index].came = ready;
+                        let lag = self.lag(cause);
+                        return self.push(ready + lag, What::Go(thread));
+                    }
+                    self.players[index].came = ready;
+                }
+                Step::Work(from, to) => {
+                    self.players[index].step += 1;
+                    return self.push(self.now + self.cost(thread, from, to), What::Go(thread));
+                }
+                Step::Wait(time) => {
+                    self.players[index].step += 1;
+                    return self.push(self.now + time, What::Go(thread));
+                }
+                Step::Mark(mark) => self.set(mark),
+                Step::Unlock(lock, sharing) => self.unlock(lock, sharing),
+                Step::Hit { point, .. } => self.totals.hit(point, chain, self.now),
+                Step::VisitBegan { visit, .. } => {
+                    // On an event loop a unit begins when its message came.
+                    let began = if self.script.is_worker[index] { self.players[index].came } else { self.now };
+                    self.visits[visit as usize] = began;
+                }
+                Step::VisitEnded { visit, point, .. } => {
+                    if visit != NONE {
+                        self.totals.latencies[point as usize].push(self.now - self.visits[visit as usize]);
+                    }
+                    self.totals.hit(point, chain, self.now);
+                }
+            }
+            self.players[index].step += 1;
+        }
+    }
+
+    fn set(&mut self, mark: u32) {
+        self.marks[mark as usize] = self.now;
+        for at in self.jobs_at[mark as usize]..self.jobs_at[mark as usize + 1] {
+            let (_, job) = self.jobs_after[at as usize];
+            self.push(self.ready(self.script.jobs[job as usize].cause.when), What::Ready(job));
+        }
+        for thread in std::mem::take(&mut self.awaiting[mark as usize]) {
+            // The wait looks again, and finds the time.
+            let player = &self.players[thread as usize];
+            if let Step::Await(cause) = self.script.steps[player.step as usize] {
+                let ready = self.ready(cause.when);
+                self.players[thread as usize].step += 1;
+                self.players[thread as usize].came = ready;
+                self.push(ready + self.lag(cause), What::Go(thread));
+            }
+        }
+    }
+
+    fn unlock(&mut self, number: u32, sharing: Sharing) {
+        let lock = &mut self.locks[number as usize];
+        match sharing {
+            Sharing::Exclusive => lock.exclusive = false,
+            Sharing::Shared => lock.shared = lock.shared.saturating_sub(1),
+        }
+        self.wake(number);
+    }
+
+    /// Wakes who may have the lock now: the first that waits and, if that only reads, all that read.
+    fn wake(&mut self, number: u32) {
+        let lock = &mut self.locks[number as usize];
+        if lock.exclusive || lock.woken {
+            return;
+        }
+        let Some(&Waiter { thread, sharing, lag, spins_until }) = lock.waiting.front() else { return };
+        if sharing == Sharing::Exclusive && lock.shared > 0 {
+            return;
+        }
+        lock.woken = true;
+        let lag = if self.now < spins_until { 0.0 } else { lag };
+        self.push(self.now + lag, What::Try(thread, number));
+    }
+
+    fn try_again(&mut self, thread: u32, number: u32) {
+        let lock = &mut self.locks[number as usize];
+        lock.woken = false;
+        let Some(&Waiter { sharing, .. }) = lock.waiting.front() else { return };
+        if !lock.take(sharing) {
+            // Another one was quicker; its unlocking wakes again.
+            lock.waiting[0].spins_until = self.now + SPIN;
+        } else {
+            lock.waiting.pop_front();
+            self.players[thread as usize].step += 1;
+            self.wake(number);
+            self.go(thread);
+        }
+    }
+}
+
+/// Progress so far.
+struct Totals {
+    /// By point, then chain.
+    tallies: Vec<Vec<Tally>>,
+    latencies: Vec<Vec<f64>>,
+}
+
+impl Totals {
+    fn new(script: &Script) -> Self {
+        let tally = Tally { hits: 0, first: f64::INFINITY, last: 0.0 };
+        Self {
+            tallies: vec![vec![tally; script.chains as usize]; script.points as usize],
+            latencies: vec![Vec::new(); script.points as usize],
+        }
+    }
+
+    fn hit(&mut self, point: u32, chain: u32, at: f64) {
+        let tally = &mut self.tallies[point as usize][chain as usize];
+        tally.hits += 1;
+        tally.first = tally.first.min(at);
+        tally.last = tally.last.max(at);
+    }
+
+    fn measures(&self) -> Vec<Measure> {
+        self.tallies.iter().map(|tallies| Measure::choose(tallies)).collect()
+    }
+
+    fn outcome(mut self, measures: &[Measure], busiest: f64) -> Outcome {
+        let of_point = self.tallies.iter().zip(&mut self.latencies).zip(measures);
+        let points = of_point
+            .map(|((tallies, latencies), measure)| {
+                let hits = tallies.iter().map(|tally| tally.hits).sum();
+                PointOutcome::new(hits, measure.apply(tallies), latencies)
+            })
+            .collect();
+        Outcome { points, busiest }
+    }
+}
+
+/// How the time per unit of a point is had from what its chains contributed.
+#[derive(Clone, Copy, Debug)]
+enum Measure {
+    /// By what passes between two units of a chain, on average, and how many chains go side by side. What lies before a chain's first
+    /// unit and behind its last one is the window's edges, which no replay moves.
+    Chains(f64),
+    /// Most units are their chain's only one: by what passes between any two.
+    Pooled,
+}
+
+/// Mean time between two units of a chain, by how many such times.
+fn cycle(tallies: &[Tally]) -> (f64, u64) {
+    let repeated = tallies.iter().filter(|tally| tally.hits > 1);
+    let (time, count) =
+        repeated.fold((0.0, 0), |sum, tally| (sum.0 + tally.last - tally.first, sum.1 + tally.hits - 1));
+    (time / count.max(1) as f64, count)
+}
+
+/// Mean time between two units, whoever's.
+fn pooled(tallies: &[Tally]) -> f64 {
+    let hits: u64 = tallies.iter().map(|tally| tally.hits).sum();
+    let first = tallies.iter().map(|tally| tally.first).fold(f64::INFINITY, f64::min);
+    let last = tallies.iter().map(|tally| tally.last).fold(0.0, f64::max);
+    if hits > 1 { (last - first).max(0.0) / (hits - 1) as f64 } else { 0.0 }
+}
+
+impl Measure {
+    /// From the window as it was recorded.
+    fn choose(tallies: &[Tally]) -> Self {
+        let hits: u64 = tallies.iter().map(|tally| tally.hits).sum();
+        let ((cycle, count), pooled) = (cycle(tallies), pooled(tallies));
+        if count * 2 > hits && cycle > 0.0 && pooled > 0.0 { Self::Chains(cycle / pooled) } else { Self::Pooled }
+    }
+
+    fn apply(self, tallies: &[Tally]) -> f64 {
+        match self {
+            Self::Chains(side_by_side) => cycle(tallies).0 / side_by_side,
+            Self::Pooled => pooled(tallies),
+        }
+    }
+}
+
+/// The progress that was recorded.
+fn recorded(script: &Script) -> Totals {
+    let mut totals = Totals::new(script);
+    let mut visits = vec![0.0; script.visits as usize];
+    let steps = || {
+        let of = |job: &Job| job.steps.start as usize..job.steps.end as usize;
+        script.jobs.iter().flat_map(move |job| script.steps[of(job)].iter().map(|step| (job.chain, *step)))
+    };
+    for (_, step) in steps() {
+        if let Step::VisitBegan { visit, at } = step {
+            visits[visit as usize] = at;
+        }
+    }
+    for (chain, step) in steps() {
+        match step {
+            Step::Hit { point, at } => totals.hit(point, chain, at),
+            Step::VisitEnded { visit, point, at } => {
+                totals.hit(point, chain, at);
+                if visit != NONE {
+                    totals.latencies[point as usize].push(at - visits[visit as usize]);
+                }
+            }
+            _ => {}
+        }
+    }
+    totals
+}

@@ -1,0 +1,194 @@
+//! Small programs, written down as they would be recorded, whose gains can be worked out by hand.
+
+use super::*;
+use crate::target::Part;
+use crate::trace::{Event, Thread};
+
+const US: u64 = 1_000;
+
+/// Kind 1 is the target, kind 2 is not.
+fn target() -> Weights {
+    let part = |part| Part { part, error: 0.0 };
+    Weights { parts: vec![part(0.0), part(1.0), part(0.0)], calls: None }
+}
+
+fn thread(number: u32, is_worker: bool, events: Vec<(u64, Event)>) -> Thread {
+    Thread { number, is_worker, running: 1.0, kind: 2, events }
+}
+
+fn trace(until: u64, threads: Vec<Thread>) -> Trace {
+    Trace { span: 0..until, threads }
+}
+
+#[track_caller]
+fn gain(replay: &Replay, weights: &Weights, speedup: f64, pace: Pace) -> f64 {
+    let of = |speedup| replay.run(weights, speedup, pace).point(0).ns_per_unit;
+    1.0 - of(speedup) / of(0.0)
+}
+
+#[track_caller]
+fn near(got: f64, want: f64) {
+    assert!((got - want).abs() < 0.004, "{got} instead of {want}");
+}
+
+/// A loop that serves `clients`, who come back `away` after their answers: `target` of each `service` is the target's. As an event
+/// loop does, written down as it happens.
+fn event_loop(clients: u64, away: u64, service: u64, target: u64, until: u64) -> Trace {
+    let mut due: VecDeque<(u64, u64)> = (0..clients).map(|client| (client * 3 * US, client + 1)).collect();
+    let mut events = Vec::new();
+    let mut now = 0;
+    while now < until {
+        let (came, client) = due.pop_front().unwrap();
+        if came > now {
+            events.push((now, Event::BlockBegan));
+            now = came;
+            events.push((now, Event::BlockEnded));
+        }
+        let visit = events.len() as u64 + 1;
+        events.extend([
+            (now, Event::Arrived { connection: client, at: came }),
+            (now, Event::VisitBegan { visit }),
+            (now, Event::Kind(1)),
+            (now + target, Event::Kind(2)),
+            (now + service, Event::Written { connection: client }),
+            (now + service, Event::VisitEnded { visit, point: 0 }),
+        ]);
+        now += service;
+        due.push_back((now + away, client));
+    }
+    trace(now, vec![thread(0, true, events)])
+}
+
+// S = 1 - p(v)/p(0): a loop that never waits saves what the target saves.
+#[test]
+fn a_saturated_loop_gains_the_target_s_share() {
+    let replay = Replay::new(&event_loop(32, 20 * US, 50 * US, 20 * US, 100_000 * US));
+    for speedup in [0.25, 0.5, 1.0] {
+        near(gain(&replay, &target(), speedup, Pace::Closed), 0.4 * speedup);
+    }
+    let (was, is) = (replay.measured().point(0), replay.run(&target(), 0.0, Pace::Closed).point(0));
+    assert_eq!(was.hits, is.hits);
+    near(is.ns_per_unit / was.ns_per_unit, 1.0);
+    near(is.latency_mean / was.latency_mean, 1.0);
+}
+
+// One client: what it saves is part of a cycle that includes its own time.
+#[test]
+fn a_client_that_is_waited_for_hides_the_gain() {
+    let replay = Replay::new(&event_loop(1, 150 * US, 50 * US, 20 * US, 100_000 * US));
+    near(gain(&replay, &target(), 0.5, Pace::Closed), 10.0 / 200.0);
+    let latency = |speedup| replay.run(&target(), speedup, Pace::Closed).point(0).latency_mean;
+    near(1.0 - latency(0.5) / latency(0.0), 10.0 / 50.0);
+}
+
+// An open load sets the rate itself: only the time to an answer changes.
+#[test]
+fn an_open_load_gains_latency_only() {
+    let replay = Replay::new(&event_loop(2, 150 * US, 50 * US, 20 * US, 100_000 * US));
+    near(gain(&replay, &target(), 0.5, Pace::Open), 0.0);
+    let latency = |speedup| replay.run(&target(), speedup, Pace::Open).point(0).latency_mean;
+    assert!(1.0 - latency(0.5) / latency(0.0) > 0.19);
+}
+
+// The queue in front of a lock: only what is done inside counts while it is never free.
+#[test]
+fn inside_a_saturated_lock_and_outside() {
+    use Sharing::Exclusive;
+    let lock = 9;
+    let mut threads = vec![Vec::new(), Vec::new(), Vec::new(), Vec::new()];
+    // Each works 10 us outside and 20 inside; the lock goes round.
+    for turn in 0..1000 {
+        let (at, thread) = (turn * 20 * US, &mut threads[turn as usize % 4]);
+        let blocked = if turn < 4 { at } else { 50 * US };
+        thread.extend([
+            (at, Event::Locked { lock, sharing: Exclusive, blocked }),
+            (at, Event::Kind(1)),
+            (at + 20 * US, Event::Unlocked { lock, sharing: Exclusive }),
+            (at + 20 * US, Event::Kind(2)),
+            (at + 20 * US, Event::Hit { point: 0 }),
+        ]);
+    }
+    let threads = (0..).zip(threads).map(|(number, events)| thread(number, false, events)).collect();
+    let replay = Replay::new(&trace(20_000 * US, threads));
+    near(gain(&replay, &target(), 0.25, Pace::Closed), 0.25);
+    let outside =
+        Weights { parts: vec![Part::default(), Part::default(), Part { part: 1.0, error: 0.0 }], calls: None };
+    near(gain(&replay, &outside, 1.0, Pace::Closed), 0.0);
+}
+
+// Two stages: the slow one sets the pace.
+#[test]
+fn a_pipeline_goes_at_its_slow_stage_s_pace() {
+    let (mut fast, mut slow) = (Vec::new(), Vec::new());
+    for item in 0..500 {
+        let at = item * 40 * US;
+        // The first makes an item in 10 us and then waits for room; the second takes 40.
+        let blocked = if item == 0 { 0 } else { 30 * US };
+        fast.push((at, Event::Took { message: 10_000 + item, blocked }));
+        fast.push((at + 10 * US, Event::Sent { message: 1 + item }));
+        slow.push((at + 10 * US, Event::Took { message: 1 + item, blocked: if item == 0 { 10 * US } else { 0 } }));
+        slow.push((at + 40 * US, Event::Sent { message: 10_001 + item }));
+        slow.push((at + 50 * US, Event::Hit { point: 0 }));
+    }
+    slow.sort_by_key(|&(at, _)| at);
+    let mut both = vec![thread(0, false, fast), thread(1, false, slow)];
+    (both[0].kind, both[1].kind) = (2, 1);
+    let replay = Replay::new(&trace(20_000 * US, both));
+    let whole = replay.run(&target(), 0.5, Pace::Closed).point(0).ns_per_unit;
+    assert!(whole < 0.8 * replay.run(&target(), 0.0, Pace::Closed).point(0).ns_per_unit);
+    let first = Weights { parts: vec![Part::default(), Part::default(), Part { part: 1.0, error: 0.0 }], calls: None };
+    assert!(gain(&replay, &first, 1.0, Pace::Closed) < 0.26);
+}
+
+// An upstream is a target too: its time is cut, and ours follows.
+#[test]
+fn an_upstream_that_answers_sooner() {
+    let mut events = Vec::new();
+    for request in 0..500 {
+        let at = request * 200 * US;
+        events.extend([
+            (at, Event::BlockEnded),
+            (at, Event::Arrived { connection: 1, at }),
+            (at + 10 * US, Event::Called { call: 100 + request, whom: 7 }),
+            (at + 10 * US, Event::BlockBegan),
+            (at + 110 * US, Event::BlockEnded),
+            (at + 110 * US, Event::Answered { call: 100 + request, at: at + 110 * US }),
+            (at + 120 * US, Event::Written { connection: 1 }),
+            (at + 120 * US, Event::Hit { point: 0 }),
+            (at + 120 * US, Event::BlockBegan),
+        ]);
+    }
+    let replay = Replay::new(&trace(100_000 * US, vec![thread(0, true, events)]));
+    let upstream = Weights { parts: Vec::new(), calls: Some(7) };
+    near(gain(&replay, &upstream, 0.5, Pace::Closed), 0.25);
+    near(gain(&replay, &Weights { parts: Vec::new(), calls: Some(8) }, 0.5, Pace::Closed), 0.0);
+}
+
+// Whatever a window cut off, or a log that lost entries, the replay ends and says what it can.
+#[test]
+fn windows_that_make_no_sense_end() {
+    let cases = [
+        vec![],
+        vec![(5, Event::Took { message: 3, blocked: 9 }), (6, Event::Hit { point: 0 })],
+        vec![
+            (5, Event::Unlocked { lock: 1, sharing: Sharing::Exclusive }),
+            (9, Event::Locked { lock: 1, sharing: Sharing::Shared, blocked: 2 }),
+        ],
+        vec![(5, Event::BlockEnded), (7, Event::BlockEnded), (8, Event::BlockBegan), (9, Event::BlockBegan)],
+        vec![(5, Event::VisitEnded { visit: 0, point: 3 }), (6, Event::SleepEnded { timer: 0, blocked: 1 })],
+        vec![
+            (5, Event::Locked { lock: 1, sharing: Sharing::Exclusive, blocked: 0 }),
+            (9, Event::Locked { lock: 1, sharing: Sharing::Exclusive, blocked: 2 }),
+        ],
+        vec![(5, Event::Answered { call: 4, at: 900 }), (6, Event::Arrived { connection: 0, at: 0 })],
+    ];
+    for events in cases {
+        for is_worker in [false, true] {
+            let replay = Replay::new(&trace(10, vec![thread(0, is_worker, events.clone())]));
+            for pace in [Pace::Closed, Pace::Open] {
+                let outcome = replay.run(&target(), 1.0, pace);
+                assert!(outcome.points.iter().all(|point| point.ns_per_unit.is_finite()));
+            }
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Several programs' reports as one: servers that share a load, profiled at the same time by the same schedule.
+//!
+//! What counts is what all of them do together. With r_i the rates and S_i the gains of each, the time per unit of all is
+//! 1 / Σ r_i, and with the target faster 1 / Σ r_i/(1 − S_i). Times from begin to end are averaged.
+
+use std::collections::HashSet;
+
+use super::{CurvePoint, LoadKind, Measure, Mode, OtherCurve, Progress, Reason, ReasonCode, Report, TargetReport};
+
+/// The normal quantile of a 95 % interval.
+const Z: f64 = 1.959_963_985;
+
+impl Report {
+    /// One report of several; `None` of none. Each one's own stands in `parts`. The merged intervals hold the programs' own
+    /// uncertainty and their spread.
+    #[must_use]
+    pub fn merged(reports: Vec<Self>) -> Option<Self> {
+        if reports.len() < 2 {
+            return reports.into_iter().next();
+        }
+        let mut reports: Vec<Self> = reports.iter().map(Self::finite).collect();
+        let rates: Vec<f64> = reports.iter().map(rate).collect();
+        let weights = weights(&rates);
+        let mut merged = Self {
+            program: names(&reports),
+            speech: reports[0].speech.clone(),
+            began: reports.iter().map(|report| report.began).min().unwrap_or(0),
+            seconds: mean(&weights, reports.iter().map(|report| report.seconds)),
+            targets: targets(&reports, &weights),
+            progress: progress(&reports),
+            load: reports[0].load.clone(),
+            perturbation: reports[0].perturbation.clone(),
+            reasons: Vec::new(),
+            stacks: Vec::new(),
+            parts: Vec::new(),
+        };
+        merged.load.utilisation = reports.iter().map(|report| report.load.utilisation).fold(0.0, f64::max);
+        let known: Vec<f64> = reports.iter().filter_map(|report| report.load.elasticity).collect();
+        merged.load.elasticity = (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64);
+        if reports.iter().any(|report| report.load.kind != merged.load.kind) {
+            merged.load.kind = LoadKind::Mixed;
+        }
+        let cost = &mut merged.perturbation;
+        cost.paused = mean(&weights, reports.iter().map(|report| report.perturbation.paused));
+        cost.recording = mean(&weights, reports.iter().map(|report| report.perturbation.recording));
+        cost.budget = reports.iter().map(|report| report.perturbation.budget).fold(0.0, f64::max);
+        cost.windows = [0, 1].map(|at| reports.iter().map(|report| report.perturbation.windows[at]).sum());
+        cost.aborted = reports.iter().map(|report| report.perturbation.aborted).sum();
+        for report in &mut reports {
+            for mut stack in std::mem::take(&mut report.stacks) {
+                stack.frames.insert(0, report.program.clone());
+                merged.stacks.push(stack);
+            }
+            let told = report
+                .reasons
+                .iter()
+                .map(|reason| Reason { text: format!("{}: {}", report.program, reason.text), ..reason.clone() });
+            merged.reasons.extend(told);
+        }
+        for target in &merged.targets {
+            let seen = reports.iter().filter(|report| find(report, target).is_some()).count();
+            if seen < reports.len() {
+                merged.reasons.push(Reason {
+                    target: target.name.clone(),
+                    code: ReasonCode::TooFew,
+                    text: format!("seen in {seen} of {} programs; it counts as no gain in the others", reports.len()),
+                });
+            }
+        }
+        merged.parts = reports;
+        Some(merged)
+    }
+}
+
+fn rate(report: &Report) -> f64 {
+    report.progress.first().map_or(0.0, |progress| progress.baseline_rate)
+}
+
+/// Parts of one, by rate; equal ones where nothing has a rate.
+fn weights(rates: &[f64]) -> Vec<f64> {
+    let sum: f64 = rates.iter().sum();
+    let part = |rate: &f64| if sum > 0.0 { rate / sum } else { 1.0 / rates.len() as f64 };
+    rates.iter().map(part).collect()
+}
+
+fn mean(weights: &[f64], values: impl Iterator<Item = f64>) -> f64 {
+    weights.iter().zip(values).map(|(weight, value)| weight * value).sum()
+}
+
+fn names(reports: &[Report]) -> String {
+    reports.iter().map(|report| &*report.program).collect::<Vec<_>>().join(", ")
+}
+
+fn find<'a>(report: &'a Report, target: &TargetReport) -> Option<&'a TargetReport> {
+    report.targets.iter().find(|it| it.name == target.name && it.kind == target.kind)
+}
+
+fn progress(reports: &[Report]) -> Vec<Progress> {
+    let mut merged: Vec<Progress> = Vec::new();
+    for progress in reports.iter().flat_map(|report| &report.progress) {
+        match merged.iter_mut().find(|it| it.name == progress.name) {
+            Some(sum) => {
+                // The mean time, by how often it was seen.
+                let (before, more) = (sum.count as f64, progress.count as f64);
+                if before + more > 0.0 {
+                    sum.baseline_ns = (sum.baseline_ns * before + progress.baseline_ns * more) / (before + more);
+                }
+                sum.baseline_rate += progress.baseline_rate;
+                sum.count += progress.count;
+            }
+            None => merged.push(progress.clone()),
+        }
+    }
+    merged
+}
+
+fn targets(reports: &[Report], weights: &[f64]) -> Vec<TargetReport> {
+    let mut seen = HashSet::new();
+    let mut merged: Vec<TargetReport> = reports
+        .iter()
+        .flat_map(|report| &report.targets)
+        .filter(|target| seen.insert((target.name.clone(), target.kind)))
+        .map(|target| merge_target(target, reports, weights))
+        .collect();
+    let top = |target: &TargetReport| target.curve.last().map_or(f64::MIN, |point| point.gain);
+    merged.sort_by(|a, b| top(b).total_cmp(&top(a)));
+    merged
+}
+
+fn merge_target(like: &TargetReport, reports: &[Report], weights: &[f64]) -> TargetReport {
+    let found: Vec<Option<&TargetReport>> = reports.iter().map(|report| find(report, like)).collect();
+    let curves = |measure: Measure, of: &dyn Fn(&TargetReport) -> Vec<CurvePoint>| {
+        let curves: Vec<Vec<CurvePoint>> = found.iter().map(|target| target.map(of).unwrap_or_default()).collect();
+        merge_curves(measure, &curves, weights)
+    };
+    let mut others: Vec<OtherCurve> = Vec::new();
+    for other in found.iter().flatten().flat_map(|target| &target.others) {
+        if others.iter().any(|it| it.progress == other.progress) {
+            continue;
+        }
+        let of = |target: &TargetReport| target.others.iter().find(|it| it.progress == other.progress).cloned();
+        // Of those that do not make this progress nothing is known, and nothing is to be gained there.
+        let rates: Vec<f64> = reports
+            .iter()
+            .map(|report| {
+                report.progress.iter().find(|it| it.name == other.progress).map_or(0.0, |it| it.baseline_rate)
+            })
+            .collect();
+        let weights = self::weights(&rates);
+        let of_each = |measure: Measure, pick: &dyn Fn(OtherCurve) -> Vec<CurvePoint>| {
+            let curves: Vec<_> = found.iter().map(|it| it.and_then(of).map(pick).unwrap_or_default()).collect();
+            merge_curves(measure, &curves, &weights)
+        };
+        others.push(OtherCurve {
+            progress: other.progress.clone(),
+            curve: of_each(Measure::Pace, &|other| other.curve),
+            latency: of_each(Measure::Latency, &|other| other.latency),
+        });
+    }
+    let share = mean(weights, found.iter().map(|target| target.map_or(0.0, |target| target.share)));
+    let is_confirmed = found.iter().flatten().all(|target| target.mode == Mode::B);
+    TargetReport {
+        name: like.name.clone(),
+        kind: like.kind,
+        share,
+        curve: curves(Measure::Pace, &|target| target.curve.clone()),
+        latency: curves(Measure::Latency, &|target| target.latency.clone()),
+        mode: if is_confirmed { Mode::B } else { Mode::A },
+        samples: found.iter().flatten().map(|target| target.samples).sum(),
+        confirmed: curves(Measure::Pace, &|target| target.confirmed.clone()),
+        others,
+    }
+}
+
+/// Point by point; a program that has none of a curve gains nothing, one that lacks a speed-up leaves it out for all.
+fn merge_curves(measure: Measure, curves: &[Vec<CurvePoint>], weights: &[f64]) -> Vec<CurvePoint> {
+    let Some(first) = curves.iter().find(|curve| !curve.is_empty()) else { return Vec::new() };
+    let merge = |speedup: f64| {
+        let mut points = Vec::with_capacity(curves.len());
+        for (curve, weight) in curves.iter().zip(weights) {
+            let point = match &**curve {
+                [] => CurvePoint { speedup, ..CurvePoint::default() },
+                curve => *super::at(curve, speedup)?,
+            };
+            points.push((point, *weight));
+        }
+        Some(merge_points(measure, speedup, &points))
+    };
+    first.iter().filter_map(|point| merge(point.speedup)).collect()
+}
+
+fn merge_points(measure: Measure, speedup: f64, points: &[(CurvePoint, f64)]) -> CurvePoint {
+    // The rate of all is what adds up; near a gain of all the time that has no bound, and the gains are averaged instead.
+    let bounded = measure == Measure::Pace && points.iter().all(|(point, _)| point.gain < 0.95);
+    let rate: f64 = points.iter().map(|(point, weight)| weight / (1.0 - point.gain)).sum();
+    let average: f64 = points.iter().map(|(point, weight)| weight * point.gain).sum();
+    let gain = if bounded && rate > 0.0 { 1.0 - 1.0 / rate } else { average };
+    let own: f64 = points.iter().map(|(point, weight)| (weight * (point.high - point.low) / (2.0 * Z)).powi(2)).sum();
+    let counted = points.iter().filter(|(_, weight)| *weight > 0.0).count() as f64;
+    let correction = if counted > 1.0 { counted / (counted - 1.0) } else { 0.0 };
+    let spread: f64 = points.iter().map(|(point, weight)| (weight * (point.gain - average)).powi(2)).sum();
+    let half = Z * (own + correction * spread).sqrt();
+    let expected = points.iter().map(|(point, weight)| weight * point.expected).sum();
+    CurvePoint { speedup, gain, low: gain - half, high: gain + half, expected }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::at;
+    use super::super::sample::{curve, report};
+    use super::*;
+
+    fn with_rate(program: &str, rate: f64) -> Report {
+        let mut report = report();
+        report.program = program.into();
+        report.progress[0].baseline_rate = rate;
+        report
+    }
+
+    #[test]
+    fn alike() {
+        let merged = Report::merged(vec![with_rate("a", 1000.0), with_rate("b", 3000.0)]).unwrap();
+        assert_eq!((&*merged.program, merged.parts.len(), merged.progress[0].baseline_rate), ("a, b", 2, 4000.0));
+        let (one, all) = (&report().targets[0], &merged.targets[0]);
+        assert_eq!((&all.name, all.samples), (&one.name, 2 * one.samples));
+        let (one, all) = (one.curve[3], all.curve[3]);
+        assert!((one.gain - all.gain).abs() < 1e-12);
+        // Two measurements of one thing, by weight 1/4 and 3/4.
+        let want = 0.008 * (1.0_f64 / 16.0 + 9.0 / 16.0).sqrt();
+        assert!(((all.high - all.low) / 2.0 - want).abs() < 1e-6, "{all:?}");
+        assert_eq!(merged.stacks[0].frames[0], "a");
+        assert_eq!(merged.reasons[0].text, format!("a: {}", report().reasons[0].text));
+        assert_eq!(Report::from_json(&merged.to_json()).unwrap(), merged.finite());
+    }
+
+    // Half of the work in half of the time, and the other half unchanged: 1 + 1 become 2 + 1, so a third of the time is saved.
+    #[test]
+    fn what_adds_up_is_the_rate() {
+        let (mut a, mut b) = (with_rate("a", 500.0), with_rate("b", 500.0));
+        a.targets.truncate(1);
+        a.targets[0].curve = curve(0.5, 1.0, 0.0, 0.5);
+        b.targets.truncate(1);
+        b.targets[0].curve = curve(0.0, 1.0, 0.0, 0.0);
+        let merged = Report::merged(vec![a, b]).unwrap();
+        let point = at(&merged.targets[0].curve, 1.0).unwrap();
+        assert!((point.gain - 1.0 / 3.0).abs() < 1e-12, "{point:?}");
+        // They differ by 50 points, and the interval says so.
+        assert!(point.low < 0.0 && point.high > 0.5, "{point:?}");
+    }
+
+    #[test]
+    fn seen_in_one_only() {
+        let (a, mut b) = (with_rate("a", 100.0), with_rate("b", 300.0));
+        b.targets.remove(0);
+        let merged = Report::merged(vec![a, b]).unwrap();
+        let write = merged.targets.iter().find(|target| target.name == "tls write").unwrap();
+        let gain = at(&write.curve, 0.5).unwrap().gain;
+        assert!(gain > 0.03 && gain < 0.05, "{gain}");
+        assert!(merged.reasons.iter().any(|reason| reason.target == "tls write" && reason.text.contains("1 of 2")));
+    }
+
+    #[test]
+    fn none_one_and_idle_ones() {
+        assert_eq!(Report::merged(Vec::new()), None);
+        assert_eq!(Report::merged(vec![report()]), Some(report()));
+        let merged = Report::merged(vec![Report::default(), Report::default()]).unwrap();
+        assert_eq!((merged.targets.len(), merged.parts.len()), (0, 2));
+        let idle = Report::merged(vec![report(), Report { program: "idle".into(), ..Report::default() }]).unwrap();
+        let (one, all) = (report().targets[0].curve[3].gain, idle.targets[0].curve[3].gain);
+        assert!((one - all).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,76 @@
+use super::*;
+use std::pin::pin;
+
+const PAUSE: Duration = Duration::from_millis(2);
+
+fn on_a_worker(work: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, work);
+}
+
+/// The keys of two connections.
+fn keys() -> (TimerKey, TimerKey) {
+    let mut wheel = crate::timers::Wheel::new(Instant::now());
+    (wheel.add(Waker::noop().clone()), wheel.add(Waker::noop().clone()))
+}
+
+/// Waits for a hold, and says for how long.
+async fn wait(holds: &Holds, key: TimerKey) -> (Read, Duration) {
+    let began = Instant::now();
+    let read = poll_fn(|task| holds.poll(key, task)).await;
+    (read, began.elapsed())
+}
+
+#[test]
+fn what_is_held_goes_on_when_it_is_due() {
+    on_a_worker(async {
+        let holds = Rc::new(Holds::default());
+        let (late, soon) = keys();
+        // The later one first, so that the alarm has to be set anew.
+        assert!(holds.begin(late, Read::new(1), 4 * PAUSE, Waker::noop()));
+        assert!(holds.begin(soon, Read::new(2), PAUSE, Waker::noop()));
+        let (soon, late) = (wait(&holds, soon), wait(&holds, late));
+        let mut late = pin!(late);
+        let (read, took) = tokio::select! {
+            biased;
+            soon = soon => soon,
+            _ = &mut late => panic!("the later one is not due first"),
+        };
+        assert_eq!(read.at, 2);
+        assert!(took + HOLD_MIN >= PAUSE, "{took:?}");
+        let (read, _) = late.await;
+        assert_eq!(read.at, 1);
+        assert!(holds.held.borrow().is_empty());
+    });
+}
+
+#[test]
+fn one_that_is_forgotten_wakes_nobody_and_its_key_is_used_again() {
+    on_a_worker(async {
+        let holds = Rc::new(Holds::default());
+        let key = keys().0;
+        assert!(holds.begin(key, Read::new(1), PAUSE, Waker::noop()));
+        holds.forget(key);
+        assert!(holds.begin(key, Read::new(2), 3 * PAUSE, Waker::noop()));
+        let (read, took) = wait(&holds, key).await;
+        assert_eq!(read.at, 2);
+        assert!(took + HOLD_MIN >= 3 * PAUSE, "not by the alarm of the one before: {took:?}");
+    });
+}
+
+#[test]
+fn holds_have_bounds() {
+    on_a_worker(async {
+        let holds = Rc::new(Holds::default());
+        let key = keys().0;
+        assert!(!holds.begin(key, Read::new(1), HOLD_MIN / 2, Waker::noop()), "too short");
+        let mut read = Read::new(1);
+        let began = Instant::now();
+        // A profiler that never has enough.
+        while holds.begin(key, read, 6 * PAUSE, Waker::noop()) {
+            read = wait(&holds, key).await.0;
+        }
+        assert!(began.elapsed() + HOLD_MIN >= HOLDS_MAX);
+        assert!(holds.held.borrow().is_empty());
+    });
+}

@@ -1,0 +1,505 @@
+//! What a profiler hears while requests are served: which message made whom go on, and when requests began and ended. A process of
+//! its own, since a process has one policy.
+
+mod support;
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use causeway_testkit::http2::{Wire, kind};
+use support::origin::Origin;
+use support::recorder::{Recording, alone};
+use support::{Client, Seen, Server};
+
+/// What is held in tests of holds: far above what a turn takes.
+const PAUSE: Duration = Duration::from_millis(4);
+
+#[track_caller]
+fn heard(lines: &[String], want: &[&str]) {
+    assert_eq!(lines, want, "{lines:#?}");
+}
+
+/// A served request, in the order in which it happens.
+fn request(connection: usize, visit: usize, route: &str) -> [String; 5] {
+    [
+        format!("arrived c{connection}"),
+        format!("visit v{visit}"),
+        format!("written c{connection}"),
+        format!("end v{visit} request"),
+        format!("end v{visit} route at {route}"),
+    ]
+}
+
+/// A connection that the server knows and that was read to its end, so that nothing of its beginning is heard.
+fn settled(server: &Server) -> Client {
+    let mut client = server.client();
+    assert_eq!(client.get("/fixed").status, 200);
+    std::thread::sleep(Duration::from_millis(20));
+    client
+}
+
+/// Asks until the kernel says when the request came: it keeps times for the first socket that wants them after a moment only.
+#[track_caller]
+fn until_known(recording: &Recording<'_>, mut ask: impl FnMut()) {
+    let end = Instant::now() + support::PATIENCE;
+    while recording.times().last().is_none_or(|at| *at == 0) {
+        assert!(Instant::now() < end, "the kernel says no times");
+        ask();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn requests_on_a_connection() {
+    let alone = alone();
+    let server = Server::start(|_| {});
+    let mut client = settled(&server);
+    let recording = Recording::new(&alone);
+    assert_eq!(client.get("/fixed").text(), "fixed");
+    assert_eq!(client.get("/nowhere").status, 404);
+    let lines = recording.after(2);
+    let mut want = request(1, 1, "fixed").to_vec();
+    want.extend(request(1, 2, "x"));
+    // The last route of the tests' servers matches everything.
+    want[9] = "end v2 route *".into();
+    assert_eq!(lines, want);
+    assert_eq!(client.get("/fixed").text(), "fixed");
+    let recording = Recording::new(&alone);
+    heard(&recording.stop(), &[]);
+}
+
+#[test]
+fn two_requests_at_once_are_one_message() {
+    let alone = alone();
+    let server = Server::start(|_| {});
+    let mut client = settled(&server);
+    let recording = Recording::new(&alone);
+    client.send("GET /fixed HTTP/1.1\r\nHost: a\r\n\r\nGET /empty/204 HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!((client.answer().status, client.answer().status), (200, 204));
+    let lines = recording.after(2);
+    let ends = |visit: usize, route: &str| [format!("end v{visit} request"), format!("end v{visit} route at {route}")];
+    let mut want = vec!["arrived c1".to_owned()];
+    // HTTP/1 has one exchange at a time; both answers may leave with one write or with two.
+    match lines.iter().filter(|line| line.starts_with("written")).count() {
+        1 => {
+            want.extend(["visit v1".into(), "visit v2".into(), "written c1".into()]);
+            want.extend(ends(1, "fixed"));
+        }
+        _ => {
+            want.extend(["visit v1".into(), "written c1".into()]);
+            want.extend(ends(1, "fixed"));
+            want.extend(["visit v2".into(), "written c1".into()]);
+        }
+    }
+    want.extend(ends(2, "empty"));
+    assert_eq!(lines, want);
+}
+
+#[test]
+fn two_streams_of_one_connection() {
+    let alone = alone();
+    let server = Server::start(|_| {});
+    let mut wire = Wire::connect(server.address(), &[]).unwrap();
+    wire.flush().unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    let recording = Recording::new(&alone);
+    wire.put_get(1, "/fixed");
+    wire.put_get(3, "/empty/204");
+    wire.flush().unwrap();
+    let lines = recording.after(2);
+    let first = lines.iter().position(|line| line == "visit v1").expect("a request");
+    // The client may have acknowledged our settings by the same read, which is an arrival like any other.
+    assert_eq!(lines[first - 1], "arrived c1", "{lines:#?}");
+    heard(
+        &lines[first..],
+        &[
+            "visit v1",
+            "visit v2",
+            "written c1",
+            "end v1 request",
+            "end v1 route at fixed",
+            "end v2 request",
+            "end v2 route at empty",
+        ],
+    );
+    let heads = std::iter::from_fn(|| wire.receive().unwrap()).filter(|frame| frame.kind == kind::HEADERS);
+    assert_eq!(heads.take(2).count(), 2);
+}
+
+#[test]
+fn a_handler_that_sleeps_goes_on_because_of_its_timer() {
+    let alone = alone();
+    let server = Server::start(|_| {});
+    let mut client = settled(&server);
+    let recording = Recording::new(&alone);
+    assert_eq!(client.get("/sleep/5").text(), "slept");
+    heard(
+        &recording.after(1),
+        &["arrived c1", "visit v1", "sleep t1", "slept t1", "written c1", "end v1 request", "end v1 route at sleep"],
+    );
+}
+
+#[test]
+fn work_elsewhere_is_two_messages() {
+    let alone = alone();
+    let server = Server::start(|_| {});
+    let mut client = settled(&server);
+    let recording = Recording::new(&alone);
+    assert_eq!(client.get("/compute").status, 200);
+    heard(
+        &recording.after(1),
+        &[
+            "arrived c1",
+            "visit v1",
+            "sent m1",
+            "blocking: took m1",
+            "blocking: sent m2",
+            "took m2",
+            "written c1",
+            "end v1 request",
+            "end v1 route at compute",
+        ],
+    );
+}
+
+#[test]
+fn a_body_that_is_waited_for_is_a_message() {
+    let alone = alone();
+    let server = Server::start(|_| {});
+    let mut client = settled(&server);
+    let recording = Recording::new(&alone);
+    client.send("POST /collect HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n");
+    std::thread::sleep(Duration::from_millis(20));
+    client.send("body");
+    assert_eq!(client.answer().status, 200);
+    let lines = recording.after(1);
+    heard(
+        &lines,
+        &[
+            "arrived c1",
+            "visit v1",
+            "arrived c1",
+            // The content, and its end.
+            "sent m1",
+            "took m1",
+            "sent m2",
+            "took m2",
+            "written c1",
+            "end v1 request",
+            "end v1 route at collect",
+        ],
+    );
+}
+
+#[test]
+fn a_request_that_is_sent_on() {
+    let alone = alone();
+    let server = Server::start(|_| {});
+    for is_http2 in [false, true] {
+        let origin = Origin::new(vec![|peer| {
+            for _ in 0..2 {
+                peer.head();
+                peer.answer("hello");
+            }
+        }]);
+        let target = origin.target();
+        // The connection to the origin is there already.
+        let mut wire = is_http2.then(|| Wire::connect(server.address(), &[]).unwrap());
+        let mut client = settled(&server);
+        assert_eq!(client.get(&target).text(), "hello");
+        if let Some(wire) = &mut wire {
+            wire.flush().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        let recording = Recording::new(&alone);
+        match &mut wire {
+            Some(wire) => {
+                wire.put_get(1, &target);
+                wire.flush().unwrap();
+            }
+            None => assert_eq!(client.get(&target).text(), "hello"),
+        }
+        let lines = recording.after(1);
+        let first = lines.iter().position(|line| line == "visit v1").expect("a request");
+        assert_eq!(lines[first - 1], "arrived c1", "{lines:#?}");
+        let upstream = format!("called u1 upstream 127.0.0.1:{}", origin.port);
+        heard(
+            &lines[first..],
+            &[
+                "visit v1",
+                "sent m1",
+                "took m1",
+                &upstream,
+                "answered u1",
+                "sent m2",
+                "took m2",
+                "written c1",
+                "end v1 request",
+                "end v1 route at forward",
+            ],
+        );
+        origin.end();
+    }
+}
+
+/// An answer that comes in two, and one that never comes: each wait for the upstream has an end.
+#[test]
+fn an_upstream_is_waited_for_again_and_not_for_ever() {
+    let alone = alone();
+    let server = Server::start(|_| {});
+    let origin = Origin::new(vec![|peer| {
+        peer.head();
+        peer.send("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nsome");
+        std::thread::sleep(Duration::from_millis(50));
+        peer.send("more");
+        peer.head();
+    }]);
+    let mut client = settled(&server);
+    let recording = Recording::new(&alone);
+    assert_eq!(client.get(&origin.target()).text(), "somemore");
+    let lines = recording.after(1);
+    let calls: Vec<_> =
+        lines.iter().filter(|line| line.starts_with("called") || line.starts_with("answered")).collect();
+    let upstream = |wait: usize| format!("called u{wait} upstream 127.0.0.1:{}", origin.port);
+    assert_eq!(calls, [&upstream(1), "answered u1", &upstream(2), "answered u2"], "{lines:#?}");
+    let recording = Recording::new(&alone);
+    // Its connection closes without an answer, and what may be done twice would go to another one: nobody listens any more.
+    assert_eq!(client.get(&origin.target()).status, 502);
+    let lines = recording.after(1);
+    let count = |what: &str| lines.iter().filter(|line| line.starts_with(what)).count();
+    assert!(count("called") >= 1 && count("called") == count("answered"), "{lines:#?}");
+    origin.end();
+}
+
+#[test]
+fn answers_of_upstreams_are_held_and_nothing_is_lost() {
+    let alone = alone();
+    let server = Server::start(|_| {});
+    let origin = Server::start(|_| {});
+    let target = format!("/forward/{}", origin.address().port());
+    let mut client = settled(&server);
+    let recording = Recording::new(&alone);
+    recording.hold(PAUSE);
+    for _ in 0..5 {
+        let began = Instant::now();
+        assert_eq!(client.get(&format!("{target}/fixed")).text(), "fixed");
+        assert!(began.elapsed() >= PAUSE);
+    }
+    let body = support::octets(300_000);
+    client.post(&format!("{target}/echo"), &body);
+    assert_eq!(client.answer().body, body);
+    recording.stop();
+    assert_eq!(client.get(&format!("{target}/octets/100000")).body.len(), 100_000);
+}
+
+#[test]
+fn over_tls_a_handshake_is_the_connections_first_exchange() {
+    let alone = alone();
+    use support::tls::{Authority, Store, VERSIONS, connect};
+    let authority = Authority::new();
+    let store = Store::default();
+    store.put("test", "", authority.sign(&["test"]));
+    let server = Server::start(|setup| {
+        setup.tls = Some(causeway_pipeline::TlsSpec { policies: vec![causeway_pipeline::TlsPolicy::default()] });
+        setup.certificates = Some(std::sync::Arc::new(store));
+    });
+    let config = std::sync::Arc::new(authority.client(&VERSIONS));
+    let recording = Recording::new(&alone);
+    let mut client = connect(server.address(), &config, "test");
+    assert_eq!(client.get("/fixed").text(), "fixed");
+    assert_eq!(client.get("/fixed").text(), "fixed");
+    let lines = recording.after(2);
+    // That it was accepted is the first that the peer answers to.
+    let mut want: Vec<String> = ["written c1", "arrived c1", "written c1"].map(str::to_owned).to_vec();
+    let first = lines.iter().position(|line| line == "visit v1").expect("a request");
+    assert_eq!(lines[..3], want, "{lines:#?}");
+    // How the client's last flight and its request meet is the kernel's to say.
+    assert!(lines[3..first].iter().all(|line| line.ends_with(" c1")), "one connection throughout: {lines:#?}");
+    want = request(1, 1, "fixed")[1..].to_vec();
+    want.extend(request(1, 2, "fixed"));
+    assert_eq!(lines[first..], want, "{lines:#?}");
+    // The sealed octets' time is their content's.
+    let recording = Recording::new(&alone);
+    until_known(&recording, || assert_eq!(client.get("/fixed").text(), "fixed"));
+}
+
+#[test]
+fn spans_of_a_request() {
+    let alone = alone();
+    let server = Server::start(|_| {});
+    let mut client = settled(&server);
+    let recording = Recording::with_spans(&alone);
+    assert_eq!(client.get("/fixed").text(), "fixed");
+    let lines = recording.after(1);
+    let spans: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("in ")).collect();
+    assert_eq!(
+        spans,
+        [
+            "read",
+            "parse",
+            "route",
+            "route at fixed",
+            "observe",
+            "route at fixed",
+            "fixed",
+            "route at fixed",
+            "observe",
+            "encode",
+            "write",
+            "read"
+        ],
+        "each handler within its route, on the way in and on the way back"
+    );
+    let count = |what: &str| lines.iter().filter(|line| line.starts_with(what)).count();
+    assert_eq!(count("in "), count("out "));
+}
+
+#[test]
+fn a_reload_in_the_middle() {
+    let alone = alone();
+    let mut server = Server::start(|_| {});
+    let mut client = settled(&server);
+    let recording = Recording::new(&alone);
+    client.ask("/hold");
+    server.probe.await_held(1);
+    let listen = causeway_pipeline::ListenAddress { port: server.address().port(), ..support::server::loopback() };
+    server.reload(|setup| setup.listen = vec![listen]).unwrap();
+    server.probe.release();
+    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.get("/fixed").text(), "fixed");
+    let lines = recording.after(2);
+    let ends: Vec<_> = lines.iter().filter(|line| line.starts_with("end ")).collect();
+    assert_eq!(
+        ends,
+        ["end v1 request", "end v1 route at hold", "end v2 request", "end v2 route at fixed"],
+        "names are the same ones in the next plan: {lines:#?}"
+    );
+}
+
+#[test]
+fn a_client_that_goes_away_is_no_progress() {
+    let alone = alone();
+    let server = Server::start(|_| {});
+    let mut client = settled(&server);
+    let recording = Recording::new(&alone);
+    client.ask("/hold");
+    server.probe.await_held(1);
+    client.reset();
+    server.await_connections(0);
+    assert_eq!(server.client().get("/fixed").text(), "fixed");
+    let lines = recording.after(1);
+    let ends: Vec<_> = lines.iter().filter(|line| line.starts_with("end ")).collect();
+    assert_eq!(ends, ["end v2 request", "end v2 route at fixed"], "{lines:#?}");
+}
+
+#[test]
+fn the_kernels_time_is_between_the_send_and_now() {
+    let alone = alone();
+    let now = || u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap();
+    let server = Server::start(|_| {});
+    let mut client = settled(&server);
+    let recording = Recording::new(&alone);
+    until_known(&recording, || assert_eq!(client.get("/fixed").text(), "fixed"));
+    // Two requests while the worker is busy with another connection's.
+    let mut other = server.client();
+    other.ask("/burn/20000000");
+    std::thread::sleep(Duration::from_millis(2));
+    let before = now();
+    client.ask("/fixed");
+    let sent = now();
+    assert_eq!(client.answer().text(), "fixed");
+    let answered = now();
+    assert_eq!(other.answer().text(), "burnt");
+    let at = *recording.times().last().unwrap();
+    recording.stop();
+    assert!(before <= at && at <= answered, "{before} {at} {answered}");
+    // Loopback delivers within the call that sends; the worker came to it much later.
+    assert!(at <= sent + 1_000_000, "sent at {sent}, had at {at}, answered at {answered}");
+}
+
+#[test]
+fn what_is_held_comes_later_and_nothing_is_lost() {
+    let alone = alone();
+    let server = Server::start(|_| {});
+    let mut client = settled(&server);
+    let recording = Recording::new(&alone);
+    recording.hold(PAUSE);
+    for _ in 0..5 {
+        let began = Instant::now();
+        assert_eq!(client.get("/fixed").text(), "fixed");
+        assert!(began.elapsed() >= PAUSE, "{:?}", began.elapsed());
+    }
+    // A body in many pieces, each of which is held.
+    let body = support::octets(300_000);
+    client.post("/collect", &body);
+    assert_eq!(client.answer().status, 200);
+    // Many on one connection, and what is under way goes on meanwhile.
+    let requests = "GET /fixed HTTP/1.1\r\nHost: a\r\n\r\n".repeat(50);
+    client.send(requests);
+    (0..50).for_each(|_| assert_eq!(client.answer().text(), "fixed"));
+    assert!(recording.held() >= 14, "{}", recording.held());
+    let mut http2 = server.http2();
+    let answers = http2.exchange_all(&[("GET", "/fixed", None), ("GET", "/octets/200000", None)]);
+    assert_eq!((answers[0].text(), answers[1].body.len()), ("fixed", 200_000));
+    recording.stop();
+    assert_eq!(client.get("/fixed").text(), "fixed", "and it goes on when the profile is over");
+}
+
+#[test]
+fn answers_leave_while_requests_are_held() {
+    let alone = alone();
+    let server = Server::start(|_| {});
+    let mut client = settled(&server);
+    let recording = Recording::new(&alone);
+    client.ask("/octets/3000000");
+    client.head();
+    recording.hold(PAUSE);
+    // Held; the answer before it is still on its way.
+    client.ask("/fixed");
+    assert_eq!(client.exactly(3_000_000), support::octets(3_000_000));
+    assert_eq!(client.answer().text(), "fixed");
+    recording.stop();
+}
+
+#[test]
+fn a_server_ends_with_what_it_holds() {
+    let alone = alone();
+    for grace in [Duration::from_secs(10), Duration::ZERO] {
+        let mut server = Server::start(|_| {});
+        let mut clients: Vec<_> = (0..5).map(|_| settled(&server)).collect();
+        let recording = Recording::new(&alone);
+        recording.hold(4 * PAUSE);
+        clients.iter_mut().for_each(|client| client.ask("/fixed"));
+        let end = Instant::now() + support::PATIENCE;
+        while recording.held() < 5 {
+            assert!(Instant::now() < end);
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        // One goes while what it sent is held.
+        clients.pop().unwrap().reset();
+        let drained = server.drain(grace);
+        if !grace.is_zero() {
+            for client in &mut clients {
+                assert_eq!(client.answer().text(), "fixed", "it had arrived before the end");
+            }
+        }
+        drained.join().unwrap();
+        recording.stop();
+    }
+}
+
+#[test]
+fn a_hold_ends_with_its_connection() {
+    let alone = alone();
+    let server = Server::start(|_| {});
+    let recording = Recording::new(&alone);
+    recording.hold(PAUSE);
+    for _ in 0..20 {
+        let mut client = server.client();
+        client.ask("/fixed");
+        client.reset();
+    }
+    server.await_connections(0);
+    drop(recording);
+    assert_eq!(server.client().get("/fixed").text(), "fixed");
+    server.probe.tell(Seen::Happened("over"));
+}

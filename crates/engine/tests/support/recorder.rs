@@ -1,0 +1,272 @@
+//! A profiler that writes down what it hears, one line for each hook, and holds what it is told to hold.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use causeway_progress::{Account, Lock, Point, Policy, Sharing, Span, Stamp, activate, install, points, spans};
+
+use super::PATIENCE;
+
+/// One hook: whose thread, what, and the number of what it is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Line {
+    account: u32,
+    what: &'static str,
+    number: u64,
+    /// A span or a point.
+    name: Name,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Name {
+    None,
+    Span(u32),
+    Point(u32),
+}
+
+/// The policy, of which a process has one.
+pub(crate) struct Recorder {
+    lines: Mutex<Vec<Line>>,
+    /// The kernel's times, as [`Policy::arrived`] got them.
+    times: Mutex<Vec<u64>>,
+    /// Nanoseconds that everything is held, and how often that was answered.
+    pub(crate) pause: AtomicU64,
+    pub(crate) held: AtomicU64,
+    /// Whether spans are written down.
+    spans: AtomicBool,
+    next: AtomicU64,
+}
+
+pub(crate) static RECORDER: Recorder = Recorder {
+    lines: Mutex::new(Vec::new()),
+    times: Mutex::new(Vec::new()),
+    pause: AtomicU64::new(0),
+    held: AtomicU64::new(0),
+    spans: AtomicBool::new(false),
+    next: AtomicU64::new(1),
+};
+
+/// The window that all stamps are of.
+const WINDOW: u32 = 1;
+
+/// Only one test of a process has anything recorded at a time, and no other one's server is heard.
+pub(crate) struct Alone(#[expect(dead_code, reason = "held until the end")] MutexGuard<'static, ()>);
+
+pub(crate) fn alone() -> Alone {
+    static ONE: Mutex<()> = Mutex::new(());
+    Alone(lock(&ONE))
+}
+
+/// A profile under way.
+pub(crate) struct Recording<'a>(#[expect(dead_code, reason = "nobody else's profile is")] &'a Alone);
+
+impl<'a> Recording<'a> {
+    pub(crate) fn new(alone: &'a Alone) -> Self {
+        let _ = install(&RECORDER);
+        lock(&RECORDER.lines).clear();
+        lock(&RECORDER.times).clear();
+        RECORDER.pause.store(0, Relaxed);
+        RECORDER.held.store(0, Relaxed);
+        RECORDER.spans.store(false, Relaxed);
+        activate(true);
+        Self(alone)
+    }
+
+    /// Writes spans down, too.
+    pub(crate) fn with_spans(alone: &'a Alone) -> Self {
+        let recording = Self::new(alone);
+        RECORDER.spans.store(true, Relaxed);
+        recording
+    }
+
+    /// Everything that comes is held so long.
+    pub(crate) fn hold(&self, pause: Duration) {
+        RECORDER.pause.store(u64::try_from(pause.as_nanos()).unwrap(), Relaxed);
+    }
+
+    /// How often something was held.
+    pub(crate) fn held(&self) -> u64 {
+        RECORDER.held.load(Relaxed)
+    }
+
+    /// When the kernel had what was worked on.
+    pub(crate) fn times(&self) -> Vec<u64> {
+        lock(&RECORDER.times).clone()
+    }
+
+    /// Waits until so many requests were answered, then stops, and says what was heard: numbers in the order in which they came
+    /// up, and other threads than workers by their names.
+    #[track_caller]
+    pub(crate) fn after(self, answers: usize) -> Vec<String> {
+        let request = Name::Point(Point::named("request").id());
+        let is_answer = |line: &&Line| line.what == "end" && line.name == request;
+        let end = Instant::now() + PATIENCE;
+        while lock(&RECORDER.lines).iter().filter(is_answer).count() < answers {
+            assert!(Instant::now() < end, "{:#?}", lock(&RECORDER.lines));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // What belongs to the last answer follows at once.
+        std::thread::sleep(Duration::from_millis(20));
+        self.stop()
+    }
+
+    /// Stops, and says what was heard.
+    pub(crate) fn stop(self) -> Vec<String> {
+        activate(false);
+        let lines = std::mem::take(&mut *lock(&RECORDER.lines));
+        let threads: HashMap<u32, String> =
+            causeway_progress::accounts().iter().map(|account| (account.number(), account.name())).collect();
+        let (spans, points) = (spans(), points());
+        let mut known: HashMap<(char, u64), usize> = HashMap::new();
+        let mut counts: HashMap<char, usize> = HashMap::new();
+        let mut said = Vec::new();
+        for Line { account, what, number, name } in lines {
+            let mut text = String::new();
+            let thread = &threads[&account];
+            if !thread.starts_with("worker") {
+                text += &format!("{thread}: ");
+            }
+            text += what;
+            if number > 0 {
+                // A connection, a message, a timer, a call and a visit have numbers of their own.
+                let kind = match what {
+                    "arrived" | "written" => 'c',
+                    "sent" | "took" => 'm',
+                    "sleep" | "slept" => 't',
+                    "called" | "answered" => 'u',
+                    _ => 'v',
+                };
+                let place = known.entry((kind, number)).or_insert_with(|| {
+                    let count = counts.entry(kind).or_default();
+                    *count += 1;
+                    *count
+                });
+                text += &format!(" {kind}{place}");
+            }
+            match name {
+                Name::None => {}
+                Name::Span(id) => text += &format!(" {}", spans[id as usize]),
+                Name::Point(id) => text += &format!(" {}", points[id as usize]),
+            }
+            said.push(text);
+        }
+        said
+    }
+}
+
+impl Drop for Recording<'_> {
+    fn drop(&mut self) {
+        activate(false);
+    }
+}
+
+fn lock<T>(cell: &Mutex<T>) -> MutexGuard<'_, T> {
+    cell.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Recorder {
+    fn say(&self, account: &Account, what: &'static str, number: u64, name: Name) {
+        lock(&self.lines).push(Line { account: account.number(), what, number, name });
+    }
+
+    fn fresh(&self, stamp: &mut Stamp) -> u64 {
+        let number = self.next.fetch_add(1, Relaxed);
+        *stamp = Stamp::new(WINDOW, number);
+        number
+    }
+
+    fn lasting(&self, stamp: &mut Stamp) -> u64 {
+        stamp.value(WINDOW).unwrap_or_else(|| self.fresh(stamp))
+    }
+}
+
+fn number(stamp: Stamp) -> u64 {
+    stamp.value(WINDOW).unwrap_or_default()
+}
+
+impl Policy for Recorder {
+    fn thread_began(&self, _: &'static Account) {}
+    fn thread_ended(&self, _: &'static Account) {}
+
+    fn entered(&self, account: &'static Account, span: Span) -> u32 {
+        if self.spans.load(Relaxed) {
+            self.say(account, "in", 0, Name::Span(span.id()));
+        }
+        span.id()
+    }
+
+    fn left(&self, account: &'static Account, before: u32) {
+        if self.spans.load(Relaxed) {
+            self.say(account, "out", 0, Name::Span(before));
+        }
+    }
+
+    fn at(&self, _: &'static Account, _: Span) {}
+
+    fn before_send(&self, account: &'static Account, stamp: &mut Stamp) {
+        let number = self.fresh(stamp);
+        self.say(account, "sent", number, Name::None);
+    }
+
+    fn after_receive(&self, account: &'static Account, stamp: Stamp, _: Duration) {
+        self.say(account, "took", number(stamp), Name::None);
+    }
+
+    fn before_block(&self, _: &'static Account) {}
+    fn after_block(&self, _: &'static Account) {}
+    fn lock_acquired(&self, _: &'static Account, _: &Lock, _: Sharing, _: Duration) {}
+    fn before_unlock(&self, _: &'static Account, _: &Lock, _: Sharing, _: bool) {}
+
+    fn written(&self, account: &'static Account, connection: &mut Stamp) {
+        let number = self.lasting(connection);
+        self.say(account, "written", number, Name::None);
+    }
+
+    fn hold(&self, _: &'static Account, _: Stamp, _: u64) -> Option<Duration> {
+        let pause = self.pause.load(Relaxed);
+        // Once each, and not again when its time has come.
+        if pause == 0 || self.held.fetch_add(1, Relaxed) % 2 == 1 {
+            return None;
+        }
+        Some(Duration::from_nanos(pause))
+    }
+
+    fn arrived(&self, account: &'static Account, connection: &mut Stamp, arrived: u64) {
+        let number = self.lasting(connection);
+        lock(&self.times).push(arrived);
+        self.say(account, "arrived", number, Name::None);
+    }
+
+    fn called(&self, account: &'static Account, call: &mut Stamp, whom: Span) {
+        let number = self.fresh(call);
+        self.say(account, "called", number, Name::Span(whom.id()));
+    }
+
+    fn answered(&self, account: &'static Account, call: Stamp, _: u64) {
+        self.say(account, "answered", number(call), Name::None);
+    }
+
+    fn sleep_began(&self, account: &'static Account, timer: &mut Stamp) {
+        let number = self.fresh(timer);
+        self.say(account, "sleep", number, Name::None);
+    }
+
+    fn sleep_ended(&self, account: &'static Account, timer: Stamp, _: Duration) {
+        self.say(account, "slept", number(timer), Name::None);
+    }
+
+    fn hit(&self, account: &'static Account, point: Point) {
+        self.say(account, "hit", 0, Name::Point(point.id()));
+    }
+
+    fn visit_began(&self, account: &'static Account, visit: &mut Stamp) {
+        let number = self.fresh(visit);
+        self.say(account, "visit", number, Name::None);
+    }
+
+    fn visit_ended(&self, account: &'static Account, visit: Stamp, point: Point) {
+        self.say(account, "end", number(visit), Name::Point(point.id()));
+    }
+}

@@ -1,0 +1,146 @@
+//! Names for the profiler's tables: a route is called by what it matches, and what the routes around it match.
+
+use std::collections::BTreeSet;
+
+use causeway_progress::{Point, Span};
+use serde_json::{Map, Value};
+
+use crate::route::Marks;
+
+/// Names that routes of one plan get at most; a table of more helps nobody.
+const NAMES_MAX: usize = 200;
+/// What the routes beyond are called.
+const OTHERS: &str = "other routes";
+/// Values of a matcher, and matcher sets of a route, that are spelt out.
+const LISTED_MAX: usize = 3;
+/// Characters of a matcher that is not a list of texts.
+const WRITTEN_MAX: usize = 40;
+/// Characters of a whole name.
+const NAME_MAX: usize = 120;
+
+/// Those given so far, and where the build stands.
+#[derive(Default)]
+pub(super) struct RouteNames {
+    around: Vec<String>,
+    given: BTreeSet<String>,
+}
+
+impl RouteNames {
+    /// What is built until [`leave`](Self::leave) is within something called so.
+    pub(super) fn enter(&mut self, name: String) {
+        self.around.push(name);
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.around.pop();
+    }
+
+    /// A handler of the present route.
+    pub(super) fn marks(&mut self, module: &str) -> Marks {
+        let name = self.name();
+        let leads_on = matches!(module, "subroute" | "invoke");
+        Marks {
+            route: Span::named(&name),
+            module: (!leads_on).then(|| Span::named(module)),
+            answered: Point::named(&name),
+        }
+    }
+
+    fn name(&mut self) -> String {
+        let parts: Vec<&str> = self.around.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+        let matched = if parts.is_empty() { "*".to_owned() } else { parts.join(" ") };
+        let name = format!("route {}", clipped(&matched, NAME_MAX));
+        if !self.given.contains(&name) {
+            if self.given.len() == NAMES_MAX {
+                return OTHERS.to_owned();
+            }
+            self.given.insert(name.clone());
+        }
+        name
+    }
+}
+
+/// What a route's matcher sets match, in few words; empty where it matches everything.
+pub(super) fn matched(sets: &[Value]) -> String {
+    let mut words: Vec<String> = sets.iter().filter_map(Value::as_object).take(LISTED_MAX).map(set).collect();
+    if sets.len() > LISTED_MAX {
+        words.push("…".to_owned());
+    }
+    words.join(" | ")
+}
+
+/// As one would say it: host, method, path, and whatever else.
+fn set(matchers: &Map<String, Value>) -> String {
+    const SAID: [&str; 3] = ["host", "method", "path"];
+    let plain = SAID.iter().filter_map(|name| matchers.get(*name)).map(texts);
+    let others = matchers.iter().filter(|(name, _)| !SAID.contains(&name.as_str()));
+    let others = others.map(|(name, value)| format!("{name} {}", texts(value)));
+    plain.chain(others).collect::<Vec<_>>().join(" ")
+}
+
+fn texts(value: &Value) -> String {
+    match value {
+        Value::String(text) => clipped(text, WRITTEN_MAX),
+        Value::Array(values) if values.iter().all(Value::is_string) => {
+            let mut texts: Vec<_> = values.iter().filter_map(Value::as_str).take(LISTED_MAX).collect();
+            if values.len() > LISTED_MAX {
+                texts.push("…");
+            }
+            texts.join(",")
+        }
+        other => clipped(&other.to_string(), WRITTEN_MAX),
+    }
+}
+
+fn clipped(text: &str, most: usize) -> String {
+    // On one line, and nothing that a terminal would obey: it is the operator's text, but it may have come from elsewhere.
+    let char = |char: char| if char.is_control() { ' ' } else { char };
+    match text.char_indices().nth(most) {
+        Some((end, _)) => text[..end].chars().map(char).chain(['…']).collect(),
+        None => text.chars().map(char).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_route_is_called_by_what_it_matches() {
+        let cases = [
+            (json!([]), ""),
+            (json!([{"path": ["/api/*"]}]), "/api/*"),
+            (json!([{"path": ["/x"], "method": ["GET"], "host": ["localhost"]}]), "localhost GET /x"),
+            (json!([{"path": ["/a", "/b", "/c", "/d"]}]), "/a,/b,/c,…"),
+            (json!([{"path": ["/a"]}, {"host": ["b"]}]), "/a | b"),
+            (json!([{"header": {"X-A": ["1"]}}]), "header {\"X-A\":[\"1\"]}"),
+            (json!([{"protocol": "http"}]), "protocol http"),
+        ];
+        for (sets, want) in cases {
+            assert_eq!(matched(sets.as_array().unwrap()), want, "{sets}");
+        }
+    }
+
+    #[test]
+    fn names_are_bounded() {
+        let mut names = RouteNames::default();
+        assert_eq!(names.name(), "route *");
+        names.enter("localhost".into());
+        names.enter(String::new());
+        assert_eq!(names.name(), "route localhost", "a route that matches everything is called as the one around it");
+        names.enter("/x\n".repeat(100));
+        let long = names.name();
+        assert!(long.chars().count() <= NAME_MAX + "route …".chars().count() && !long.contains('\n'), "{long:?}");
+        names.leave();
+        for number in 0..NAMES_MAX {
+            names.enter(format!("/{number}"));
+            names.name();
+            names.leave();
+        }
+        names.enter("/one-more".into());
+        assert_eq!(names.name(), OTHERS);
+        names.leave();
+        assert_eq!(names.name(), "route localhost", "what was given before stays");
+    }
+}

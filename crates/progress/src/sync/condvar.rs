@@ -1,0 +1,209 @@
+//! [`std::sync::Condvar`].
+
+use std::panic::Location;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{LockResult, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::mutex::MutexGuard;
+use crate::hooks;
+use crate::site::{self, Deed};
+use crate::stamp::{Note, Stamp};
+use crate::standstill::Standstill;
+
+/// [`std::sync::Condvar`], which tells who woke whom.
+///
+/// ```
+/// use causeway_progress::sync::{Condvar, Mutex};
+/// use causeway_progress::thread;
+///
+/// let (ready, told) = (Mutex::new(false), Condvar::new());
+/// thread::scope(|scope| {
+///     scope.spawn(|| {
+///         *ready.lock().unwrap() = true;
+///         told.notify_one();
+///     });
+///     assert!(*told.wait_while(ready.lock().unwrap(), |ready| !*ready).unwrap());
+/// });
+/// ```
+#[derive(Debug, Default)]
+pub struct Condvar {
+    inner: std::sync::Condvar,
+    /// What the last one said who notified.
+    note: Note,
+    /// Threads that wait, as far as they came while a profile ran.
+    waiting: AtomicU32,
+}
+
+/// Whether a wait ended because its time was over: [`std::sync::WaitTimeoutResult`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitTimeoutResult(bool);
+
+impl WaitTimeoutResult {
+    /// Whether the time was over.
+    #[must_use]
+    pub fn timed_out(&self) -> bool {
+        self.0
+    }
+}
+
+impl Condvar {
+    /// Nobody waits.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { inner: std::sync::Condvar::new(), note: Note::new(), waiting: AtomicU32::new(0) }
+    }
+
+    /// Gives up the lock, waits for a notification, and takes the lock again. May wake without one.
+    ///
+    /// # Errors
+    /// When the mutex is poisoned; the error has the guard.
+    #[inline]
+    #[track_caller]
+    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
+        if hooks::is_active() {
+            return self.wait_told(guard, Location::caller(), None, |inner| (self.inner.wait(inner), false)).0;
+        }
+        let (held, inner) = guard.apart();
+        MutexGuard::of(held, self.inner.wait(inner))
+    }
+
+    /// [`wait`](Self::wait)s as long as `condition` holds.
+    ///
+    /// # Errors
+    /// When the mutex is poisoned; the error has the guard.
+    #[track_caller]
+    pub fn wait_while<'a, T, F>(&self, mut guard: MutexGuard<'a, T>, mut condition: F) -> LockResult<MutexGuard<'a, T>>
+    where
+        F: FnMut(&mut T) -> bool,
+    {
+        while condition(&mut *guard) {
+            guard = self.wait(guard)?;
+        }
+        Ok(guard)
+    }
+
+    /// [`wait`](Self::wait)s for so long at most.
+    ///
+    /// # Errors
+    /// When the mutex is poisoned; the error has the guard.
+    #[track_caller]
+    pub fn wait_timeout<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        timeout: Duration,
+    ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)> {
+        let wait = |inner| apart(self.inner.wait_timeout(inner, timeout));
+        let (guard, timed_out) = if hooks::is_active() {
+            let mut timer = Stamp::default();
+            hooks::sleep_began(&mut timer);
+            self.wait_told(guard, Location::caller(), Some(timer), wait)
+        } else {
+            let (held, inner) = guard.apart();
+            let (inner, timed_out) = wait(inner);
+            (MutexGuard::of(held, inner), timed_out)
+        };
+        together(guard, timed_out)
+    }
+
+    /// [`wait`](Self::wait)s as long as `condition` holds, but for so long at most; the result says whether it still held then.
+    ///
+    /// # Errors
+    /// When the mutex is poisoned; the error has the guard.
+    #[track_caller]
+    pub fn wait_timeout_while<'a, T, F>(
+        &self,
+        mut guard: MutexGuard<'a, T>,
+        timeout: Duration,
+        mut condition: F,
+    ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)>
+    where
+        F: FnMut(&mut T) -> bool,
+    {
+        let began = Instant::now();
+        while condition(&mut *guard) {
+            let Some(left) = timeout.checked_sub(began.elapsed()) else {
+                return Ok((guard, WaitTimeoutResult(true)));
+            };
+            guard = self.wait_timeout(guard, left)?.0;
+        }
+        Ok((guard, WaitTimeoutResult(false)))
+    }
+
+    /// Wakes one that waits, if any does.
+    #[inline]
+    #[track_caller]
+    pub fn notify_one(&self) {
+        self.tell(Location::caller());
+        self.inner.notify_one();
+    }
+
+    /// Wakes all that wait.
+    #[inline]
+    #[track_caller]
+    pub fn notify_all(&self) {
+        self.tell(Location::caller());
+        self.inner.notify_all();
+    }
+
+    #[inline]
+    fn tell(&self, place: &'static Location<'static>) {
+        if !hooks::is_active() {
+            return;
+        }
+        // Where nobody waits, nobody hears it.
+        if self.waiting.load(Relaxed) > 0 {
+            let mut stamp = Stamp::default();
+            hooks::before_send(&mut stamp);
+            self.note.leave(stamp);
+        }
+        hooks::at(site::span(Deed::Notify, place));
+    }
+
+    /// `wait`, which also says whether it ended with `timer`.
+    #[cold]
+    fn wait_told<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        place: &'static Location<'static>,
+        timer: Option<Stamp>,
+        wait: impl FnOnce(Inner<'a, T>) -> (LockResult<Inner<'a, T>>, bool),
+    ) -> (LockResult<MutexGuard<'a, T>>, bool) {
+        let (held, inner) = guard.apart();
+        held.release();
+        // While the lock is still held: whoever takes it next to change something sees that one waits.
+        self.waiting.fetch_add(1, Relaxed);
+        let standstill = Standstill::begin();
+        let (inner, timed_out) = wait(inner);
+        let blocked = standstill.end();
+        self.waiting.fetch_sub(1, Relaxed);
+        match timer {
+            Some(timer) if timed_out => hooks::sleep_ended(timer, blocked),
+            _ => hooks::after_receive(self.note.read(), blocked),
+        }
+        // What the lock itself took is in `blocked`.
+        held.acquired(Duration::ZERO);
+        hooks::at(site::span(Deed::Wait, place));
+        (MutexGuard::of(held, inner), timed_out)
+    }
+}
+
+type Inner<'a, T> = std::sync::MutexGuard<'a, T>;
+
+fn apart<G>(waited: LockResult<(G, std::sync::WaitTimeoutResult)>) -> (LockResult<G>, bool) {
+    match waited {
+        Ok((guard, result)) => (Ok(guard), result.timed_out()),
+        Err(poisoned) => {
+            let (guard, result) = poisoned.into_inner();
+            (Err(PoisonError::new(guard)), result.timed_out())
+        }
+    }
+}
+
+fn together<G>(guard: LockResult<G>, timed_out: bool) -> LockResult<(G, WaitTimeoutResult)> {
+    let result = WaitTimeoutResult(timed_out);
+    match guard {
+        Ok(guard) => Ok((guard, result)),
+        Err(poisoned) => Err(PoisonError::new((poisoned.into_inner(), result))),
+    }
+}

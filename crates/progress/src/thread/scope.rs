@@ -1,0 +1,163 @@
+//! [`std::thread::scope`].
+
+use std::io;
+use std::panic::Location;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Result;
+use std::time::Duration;
+
+use super::{Notes, Thread, joined, told};
+use crate::hooks;
+use crate::site::{self, Deed};
+use crate::standstill::Standstill;
+
+/// [`std::thread::Scope`].
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Scope<'scope, 'env: 'scope>(std::thread::Scope<'scope, 'env>);
+
+/// Threads that were spawned in scopes that still last, by the scope's address, while a profile runs: at its end the scope
+/// waits for them.
+static OPEN: Mutex<Vec<(usize, Arc<Notes>)>> = Mutex::new(Vec::new());
+
+fn open<T>(work: impl FnOnce(&mut Vec<(usize, Arc<Notes>)>) -> T) -> T {
+    work(&mut OPEN.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// [`std::thread::scope`]: threads that may borrow what lives outside, since all of them have ended when this returns.
+///
+/// ```
+/// use causeway_progress::thread;
+///
+/// let mut numbers = vec![1, 2, 3];
+/// let sum = thread::scope(|scope| scope.spawn(|| numbers.iter().sum::<i32>()).join().unwrap());
+/// numbers.push(sum);
+/// assert_eq!(numbers, [1, 2, 3, 6]);
+/// ```
+///
+/// # Panics
+/// When a thread panicked that nobody joined.
+#[track_caller]
+pub fn scope<'env, F, T>(work: F) -> T
+where
+    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+{
+    let place = Location::caller();
+    let mut end = End { scope: 0, standstill: None };
+    let result = std::thread::scope(|inner| {
+        let scope = Scope::of(inner);
+        end.scope = scope.address();
+        let result = work(scope);
+        end.standstill = hooks::is_active().then(Standstill::begin);
+        result
+    });
+    end.told(place);
+    result
+}
+
+/// The end of a scope, also where it panics: then what was noted is forgotten.
+struct End {
+    scope: usize,
+    standstill: Option<Standstill>,
+}
+
+impl End {
+    fn told(mut self, place: &'static Location<'static>) {
+        let mut blocked = self.standstill.take().map_or(Duration::ZERO, Standstill::end);
+        if !hooks::is_active() {
+            return;
+        }
+        let threads: Vec<_> = open(|open| open.extract_if(.., |(scope, _)| *scope == self.scope).collect());
+        for (_, notes) in threads {
+            hooks::after_receive(notes.ended.read(), std::mem::take(&mut blocked));
+        }
+        hooks::at(site::span(Deed::Join, place));
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        open(|open| open.retain(|(scope, _)| *scope != self.scope));
+    }
+}
+
+impl<'scope, 'env> Scope<'scope, 'env> {
+    #[expect(unsafe_code, reason = "a place for another type's reference, which has to live as long")]
+    fn of(inner: &'scope std::thread::Scope<'scope, 'env>) -> &'scope Self {
+        // SAFETY: `Self` is std's scope and nothing else (`repr(transparent)`), and the lifetimes are the same.
+        unsafe { &*std::ptr::from_ref(inner).cast::<Self>() }
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Spawns a thread, for whose end the scope waits.
+    ///
+    /// # Panics
+    /// When the system has no more of them; [`Builder::spawn_scoped`](super::Builder::spawn_scoped) says so instead.
+    #[track_caller]
+    pub fn spawn<F, T>(&'scope self, work: F) -> ScopedJoinHandle<'scope, T>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        self.spawn_built(std::thread::Builder::new(), work, Location::caller()).expect("failed to spawn thread")
+    }
+
+    pub(super) fn spawn_built<F, T>(
+        &'scope self,
+        builder: std::thread::Builder,
+        work: F,
+        place: &'static Location<'static>,
+    ) -> io::Result<ScopedJoinHandle<'scope, T>>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        let (notes, work) = told(work, place);
+        let inner = builder.spawn_scoped(&self.0, work)?;
+        if hooks::is_active() {
+            open(|open| open.push((self.address(), Arc::clone(&notes))));
+        }
+        let thread = Thread { inner: inner.thread().clone(), notes };
+        Ok(ScopedJoinHandle { inner, thread, scope: self.address() })
+    }
+}
+
+/// [`std::thread::ScopedJoinHandle`].
+#[derive(Debug)]
+pub struct ScopedJoinHandle<'scope, T> {
+    inner: std::thread::ScopedJoinHandle<'scope, T>,
+    thread: Thread,
+    scope: usize,
+}
+
+impl<T> ScopedJoinHandle<'_, T> {
+    /// The thread.
+    #[must_use]
+    pub fn thread(&self) -> &Thread {
+        &self.thread
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// When it panicked: what it panicked with.
+    #[track_caller]
+    pub fn join(self) -> Result<T> {
+        let (is_finished, notes) = (self.is_finished(), self.thread.notes);
+        let result = joined(&notes, is_finished, Location::caller(), || self.inner.join());
+        if hooks::is_active() {
+            // The scope need not wait for it any more.
+            open(|open| open.retain(|(scope, other)| *scope != self.scope || !Arc::ptr_eq(other, &notes)));
+        }
+        result
+    }
+
+    /// Whether it is through with its work.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.inner.is_finished()
+    }
+}

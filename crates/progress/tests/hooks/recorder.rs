@@ -1,0 +1,239 @@
+//! A policy that writes down in words what it is told, thread by thread.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::time::Duration;
+
+use causeway_progress::{
+    Account, Lock, Point, Policy, Sharing, Span, Stamp, accounts, activate, install, points, spans,
+};
+
+/// Every stamp is of this window.
+const WINDOW: u32 = 1;
+
+struct Recorder(Mutex<Told>);
+
+#[derive(Default)]
+struct Told {
+    /// By thread.
+    lines: BTreeMap<String, Vec<String>>,
+    stamps: u64,
+    /// What a kind of work is called; the place is its number, and 0 is nothing.
+    kinds: Vec<String>,
+}
+
+static RECORDER: Recorder = Recorder(Mutex::new(Told { lines: BTreeMap::new(), stamps: 0, kinds: Vec::new() }));
+/// One test at a time.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn told() -> MutexGuard<'static, Told> {
+    RECORDER.0.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What was told while `work` ran, by thread. The test's own is `main`; stamps are numbered as they were given out.
+pub(crate) fn record(work: impl FnOnce()) -> BTreeMap<String, Vec<String>> {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| assert!(install(&RECORDER).is_ok()));
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    causeway_progress::on_each_thread();
+    here().kind.store(0, std::sync::atomic::Ordering::Relaxed);
+    *told() = Told::default();
+    // Also when an assertion fails: the other tests count on it.
+    struct Off;
+    impl Drop for Off {
+        fn drop(&mut self) {
+            activate(false);
+        }
+    }
+    let off = Off;
+    activate(true);
+    work();
+    drop(off);
+    let own = std::thread::current().name().unwrap_or_default().to_owned();
+    let mut lines = std::mem::take(&mut told().lines);
+    if let Some(main) = lines.remove(&own) {
+        lines.insert("main".into(), main);
+    }
+    lines
+}
+
+/// What was told of one thread.
+#[track_caller]
+pub(crate) fn check(lines: &BTreeMap<String, Vec<String>>, thread: &str, want: &[&str]) {
+    assert_eq!(lines.get(thread).map_or(&[][..], |lines| lines), want, "{thread} in {lines:#?}");
+}
+
+/// Waits until that thread stands still in one of our primitives: it is in no kind of work, and the kernel does not run it.
+pub(crate) fn until_blocked(name: &str) {
+    loop {
+        let account = accounts().into_iter().find(|account| account.tid().is_some() && account.name() == name);
+        if let Some(account) = account
+            && account.kind.load(std::sync::atomic::Ordering::Relaxed) == 0
+            && account.tid().is_some_and(is_asleep)
+        {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn is_asleep(tid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('S'))
+}
+
+fn here() -> &'static Account {
+    causeway_progress::current().expect("the thread is registered")
+}
+
+/// The kind of work that this thread is in.
+pub(crate) fn kind() -> String {
+    path(here())
+}
+
+impl Told {
+    /// The number of a kind of work, above 0.
+    fn kind(&mut self, name: String) -> u32 {
+        let at = self.kinds.iter().position(|known| *known == name).unwrap_or_else(|| {
+            self.kinds.push(name);
+            self.kinds.len() - 1
+        });
+        at as u32 + 1
+    }
+
+    fn stamp(&mut self) -> (u64, Stamp) {
+        self.stamps += 1;
+        (self.stamps, Stamp::new(WINDOW, self.stamps))
+    }
+}
+
+/// What a span or a site is called, without the place.
+fn word(span: Span) -> String {
+    let name = spans().swap_remove(span.id() as usize);
+    name.split(' ').next().unwrap_or_default().to_owned()
+}
+
+fn say(line: String) {
+    let thread = std::thread::current().name().unwrap_or_default().to_owned();
+    told().lines.entry(thread).or_default().push(line);
+}
+
+fn blocked(blocked: Duration) -> &'static str {
+    if blocked.is_zero() { "" } else { ", blocked" }
+}
+
+fn shared(sharing: Sharing) -> &'static str {
+    if sharing == Sharing::Shared { ", shared" } else { "" }
+}
+
+/// Stamps of messages that nobody stamped are 0.
+fn number(stamp: Stamp) -> u64 {
+    stamp.value(WINDOW).unwrap_or(0)
+}
+
+fn path(account: &Account) -> String {
+    let kind = account.kind.load(std::sync::atomic::Ordering::Relaxed) as usize;
+    if kind == 0 { String::new() } else { told().kinds[kind - 1].clone() }
+}
+
+fn set(account: &Account, path: String) -> u32 {
+    let kind = told().kind(path);
+    account.kind.swap(kind, std::sync::atomic::Ordering::Relaxed)
+}
+
+impl Policy for Recorder {
+    fn thread_began(&self, account: &'static Account) {
+        set(account, String::new());
+    }
+
+    fn thread_ended(&self, _account: &'static Account) {}
+
+    fn entered(&self, account: &'static Account, span: Span) -> u32 {
+        say(format!("in {}", word(span)));
+        let inner = format!("{}/{}", path(account), word(span));
+        set(account, inner)
+    }
+
+    fn left(&self, account: &'static Account, before: u32) {
+        account.kind.store(before, std::sync::atomic::Ordering::Relaxed);
+        say("out".into());
+    }
+
+    fn at(&self, account: &'static Account, site: Span) {
+        say(format!("at {}", word(site)));
+        let path = path(account);
+        // A site takes the place of the one before it in the same span.
+        let above = path.rfind('@').filter(|&at| path.rfind('/') < Some(at)).map_or(&*path, |at| &path[..at]);
+        set(account, format!("{above}@{}", word(site)));
+    }
+
+    fn before_send(&self, _account: &'static Account, stamp: &mut Stamp) {
+        let (number, fresh) = told().stamp();
+        *stamp = fresh;
+        say(format!("sent {number}"));
+    }
+
+    fn after_receive(&self, _account: &'static Account, stamp: Stamp, time: Duration) {
+        say(format!("took {}{}", number(stamp), blocked(time)));
+    }
+
+    fn before_block(&self, _account: &'static Account) {
+        say("blocks".into());
+    }
+
+    fn after_block(&self, _account: &'static Account) {
+        say("is back".into());
+    }
+
+    fn lock_acquired(&self, _account: &'static Account, _lock: &Lock, sharing: Sharing, time: Duration) {
+        say(format!("locked{}{}", shared(sharing), blocked(time)));
+    }
+
+    fn before_unlock(&self, _account: &'static Account, _lock: &Lock, sharing: Sharing, contended: bool) {
+        say(format!("unlocks{}{}", shared(sharing), if contended { ", contended" } else { "" }));
+    }
+
+    fn written(&self, _account: &'static Account, _connection: &mut Stamp) {
+        say("written".into());
+    }
+
+    fn hold(&self, _account: &'static Account, _connection: Stamp, _arrived: u64) -> Option<Duration> {
+        None
+    }
+
+    fn arrived(&self, _account: &'static Account, _connection: &mut Stamp, _arrived: u64) {
+        say("arrived".into());
+    }
+
+    fn called(&self, _account: &'static Account, _call: &mut Stamp, whom: Span) {
+        say(format!("called {}", word(whom)));
+    }
+
+    fn answered(&self, _account: &'static Account, _call: Stamp, _arrived: u64) {
+        say("answered".into());
+    }
+
+    fn sleep_began(&self, _account: &'static Account, timer: &mut Stamp) {
+        let (number, fresh) = told().stamp();
+        *timer = fresh;
+        say(format!("timer {number}"));
+    }
+
+    fn sleep_ended(&self, _account: &'static Account, timer: Stamp, time: Duration) {
+        say(format!("over {}{}", number(timer), blocked(time)));
+    }
+
+    fn hit(&self, _account: &'static Account, point: Point) {
+        say(format!("hit {}", points()[point.id() as usize]));
+    }
+
+    fn visit_began(&self, _account: &'static Account, visit: &mut Stamp) {
+        let (number, fresh) = told().stamp();
+        *visit = fresh;
+        say(format!("began {number}"));
+    }
+
+    fn visit_ended(&self, _account: &'static Account, visit: Stamp, point: Point) {
+        say(format!("ended {} of {}", number(visit), points()[point.id() as usize]));
+    }
+}

@@ -1,0 +1,109 @@
+//! Spans, points and the macros.
+
+use causeway_progress::sync::Mutex;
+use causeway_progress::{Point, Span, Visit, begin, end, progress, span};
+
+use crate::recorder::{check, kind, record};
+
+#[test]
+fn macros_tell_what_they_name() {
+    let lines = record(|| {
+        let _parse = span!("parse");
+        progress!("request");
+        begin!("answer");
+        begin!("answer");
+        end!("answer");
+        end!("answer");
+        end!("answer");
+    });
+    check(
+        &lines,
+        "main",
+        &[
+            "in parse",
+            "hit request",
+            "began 1",
+            "began 2",
+            // In the order in which they began; what never began has no time.
+            "ended 1 of answer",
+            "ended 2 of answer",
+            "ended 0 of answer",
+            "out",
+        ],
+    );
+}
+
+#[test]
+fn macros_give_one_span_and_one_point_for_a_name() {
+    let lines = record(|| {
+        for _ in 0..2 {
+            drop(span!("the same"));
+            progress!("the same");
+        }
+        assert_eq!(Span::named("the same"), Span::named("the same"));
+        assert_eq!(Point::named("the same"), Point::named("the same"));
+    });
+    check(&lines, "main", &["in the", "out", "hit the same", "in the", "out", "hit the same"]);
+}
+
+#[test]
+fn nothing_is_told_while_no_profile_runs() {
+    let lines = record(|| {
+        causeway_progress::activate(false);
+        let _span = span!("parse");
+        progress!("request");
+        begin!("answer");
+        end!("answer");
+        Visit::begin().end(Point::named("answer"));
+        drop(Mutex::new(1).lock().unwrap());
+        let (sender, receiver) = causeway_progress::sync::mpsc::sync_channel(1);
+        causeway_progress::thread::scope(|scope| {
+            scope.spawn(|| sender.send(1).unwrap());
+        });
+        receiver.recv().unwrap();
+    });
+    assert!(lines.is_empty(), "{lines:?}");
+}
+
+/// What began before a profile ends in it, and the other way round.
+#[test]
+fn a_profile_may_begin_and_end_anywhere() {
+    let mutex = Mutex::new(());
+    let lines = record(|| {
+        causeway_progress::activate(false);
+        let (span, lock) = (span!("before"), mutex.lock().unwrap());
+        causeway_progress::activate(true);
+        drop((span, lock));
+        let (span, lock) = (span!("inside"), mutex.lock().unwrap());
+        causeway_progress::activate(false);
+        drop((span, lock));
+        causeway_progress::activate(true);
+        drop(mutex.lock().unwrap());
+    });
+    let whole = ["at lock", "in lock", "locked", "unlocks", "out"];
+    // A span that was told ends in any case, else the kind of work would be wrong when the next profile begins.
+    let parts = [&["unlocks", "in inside"][..], &whole[..3], &["out", "in lock", "out"], &whole];
+    check(&lines, "main", &parts.concat());
+}
+
+#[test]
+fn spans_and_locks_end_in_any_order() {
+    record(|| {
+        let (a, b) = (Mutex::new(()), Mutex::new(()));
+        let outer = span!("outer");
+        assert_eq!(kind(), "/outer");
+        let held = a.lock().unwrap();
+        assert_eq!(kind(), "/outer@lock/lock");
+        let inner = span!("inner");
+        let other = b.lock().unwrap();
+        assert_eq!(kind(), "/outer@lock/lock/inner@lock/lock");
+        drop(held);
+        assert_eq!(kind(), "/outer@lock/inner/lock");
+        drop(outer);
+        assert_eq!(kind(), "/inner/lock");
+        drop(inner);
+        assert_eq!(kind(), "/lock");
+        drop(other);
+        assert_eq!(kind(), "");
+    });
+}

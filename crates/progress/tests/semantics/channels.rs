@@ -1,0 +1,215 @@
+//! Channels.
+
+use std::sync::mpsc as theirs;
+use std::time::Duration;
+
+use causeway_progress::sync::Arc;
+use causeway_progress::sync::mpsc::{
+    RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError, channel, sync_channel,
+};
+use causeway_progress::thread;
+
+use crate::always;
+
+const ROUNDS: usize = 1_000;
+const SENDERS: usize = 3;
+
+/// Nothing is lost or doubled, and each sender's messages come in order.
+fn in_order(received: impl Iterator<Item = (usize, usize)>) {
+    let mut next = [0; SENDERS];
+    for (sender, number) in received {
+        assert_eq!(number, next[sender], "of {sender}");
+        next[sender] += 1;
+    }
+    assert_eq!(next, [ROUNDS; SENDERS]);
+}
+
+#[test]
+fn many_send_and_one_receives() {
+    always(|| {
+        let (sender, receiver) = channel();
+        thread::scope(|scope| {
+            for own in 0..SENDERS {
+                let sender = sender.clone();
+                scope.spawn(move || (0..ROUNDS).for_each(|number| sender.send((own, number)).unwrap()));
+            }
+            drop(sender);
+            in_order(receiver.iter());
+        });
+        for places in [0, 1, 2, 100] {
+            let (sender, receiver) = sync_channel(places);
+            thread::scope(|scope| {
+                for own in 0..SENDERS {
+                    let sender = sender.clone();
+                    scope.spawn(move || (0..ROUNDS).for_each(|number| sender.send((own, number)).unwrap()));
+                }
+                drop(sender);
+                in_order(receiver.into_iter());
+            });
+        }
+    });
+}
+
+/// A bounded channel answers as std's does, whatever is asked of it by one thread.
+#[test]
+fn as_stds_by_chance() {
+    always(|| {
+        for seed in 1..=200_u64 {
+            let places = (seed % 4) as usize;
+            let (mut sender, receiver) = sync_channel(places);
+            let (mut their_sender, their_receiver) = theirs::sync_channel(places);
+            let (mut receiver, mut their_receiver) = (Some(receiver), Some(their_receiver));
+            let mut chance = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            for number in 0..60 {
+                chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                match chance >> 59 {
+                    0 if number > 40 => (receiver, their_receiver) = (None, None),
+                    1 => {
+                        // The clone stays, the first goes.
+                        sender = sender.clone();
+                        their_sender = their_sender.clone();
+                    }
+                    0..16 => {
+                        assert_eq!(sender.try_send(number), their_sender.try_send(number), "seed {seed}, {number}");
+                    }
+                    16..28 => {
+                        let theirs = their_receiver.as_ref().map(theirs::Receiver::try_recv);
+                        assert_eq!(
+                            receiver.as_ref().map(|receiver| receiver.try_recv()),
+                            theirs,
+                            "seed {seed}, {number}"
+                        );
+                    }
+                    28..30 => {
+                        let time = Duration::ZERO;
+                        let theirs = their_receiver.as_ref().map(|receiver| receiver.recv_timeout(time));
+                        let ours = receiver.as_ref().map(|receiver| receiver.recv_timeout(time));
+                        assert_eq!(ours, theirs, "seed {seed}, {number}");
+                    }
+                    _ => {
+                        let theirs: Option<Vec<_>> =
+                            their_receiver.as_ref().map(|receiver| receiver.try_iter().collect());
+                        let ours = receiver.as_ref().map(|receiver| receiver.try_iter().collect());
+                        assert_eq!(ours, theirs, "seed {seed}, {number}");
+                    }
+                }
+            }
+            drop((sender, their_sender));
+            let theirs: Option<Vec<_>> = their_receiver.map(|receiver| receiver.into_iter().collect());
+            assert_eq!(receiver.map(|receiver| receiver.into_iter().collect()), theirs, "seed {seed}");
+        }
+    });
+}
+
+#[test]
+fn what_is_there_is_received_after_the_senders_went() {
+    always(|| {
+        let (unbounded, one) = channel();
+        let (bounded, other) = sync_channel(2);
+        unbounded.send(1).unwrap();
+        bounded.send(1).unwrap();
+        drop((unbounded, bounded));
+        for receiver in [one, other] {
+            assert_eq!(receiver.recv(), Ok(1));
+            assert_eq!(receiver.recv(), Err(RecvError));
+            assert_eq!(receiver.try_recv(), Err(TryRecvError::Disconnected));
+            assert_eq!(receiver.recv_timeout(Duration::from_millis(1)), Err(RecvTimeoutError::Disconnected));
+        }
+    });
+}
+
+#[test]
+fn what_was_not_received_is_dropped_with_the_receiver() {
+    always(|| {
+        let value = Arc::new(());
+        let (unbounded, one) = channel();
+        let (bounded, other) = sync_channel(2);
+        unbounded.send(Arc::clone(&value)).unwrap();
+        bounded.send(Arc::clone(&value)).unwrap();
+        assert_eq!(Arc::strong_count(&value), 3);
+        drop((one, other));
+        assert_eq!(Arc::strong_count(&value), 1);
+        assert_eq!(unbounded.send(Arc::clone(&value)), Err(SendError(Arc::clone(&value))));
+        assert_eq!(bounded.send(Arc::clone(&value)), Err(SendError(Arc::clone(&value))));
+        assert_eq!(bounded.try_send(Arc::clone(&value)), Err(TrySendError::Disconnected(Arc::clone(&value))));
+        assert_eq!(Arc::strong_count(&value), 1);
+    });
+}
+
+/// A channel without places: a sender goes on when its own message was taken, and has it back when nobody will.
+#[test]
+fn rendezvous() {
+    always(|| {
+        for _ in 0..100 {
+            let (sender, receiver) = sync_channel(0);
+            let results = thread::scope(|scope| {
+                let senders = [1, 2, 3].map(|number| {
+                    let sender = sender.clone();
+                    scope.spawn(move || sender.send(number))
+                });
+                let mut received = vec![receiver.recv().unwrap(), receiver.recv().unwrap()];
+                drop(receiver);
+                let back = senders.into_iter().filter_map(|sender| sender.join().unwrap().err());
+                received.extend(back.map(|SendError(number)| number));
+                received.sort_unstable();
+                received
+            });
+            assert_eq!(results, [1, 2, 3]);
+            assert_eq!(sender.try_send(4), Err(TrySendError::Disconnected(4)));
+        }
+    });
+}
+
+/// Who does not want to wait is heard only by a receiver that does.
+#[test]
+fn rendezvous_without_waiting() {
+    always(|| {
+        let (sender, receiver) = sync_channel(0);
+        assert_eq!(sender.try_send(1), Err(TrySendError::Full(1)));
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                for number in 0..20 {
+                    while sender.try_send(number).is_err() {
+                        thread::yield_now();
+                    }
+                }
+            });
+            assert!(receiver.iter().eq(0..20));
+        });
+    });
+}
+
+/// A receiver whose time is over misses nothing that was sent.
+#[test]
+fn times_that_are_over_lose_nothing() {
+    always(|| {
+        for places in [0, 1] {
+            let (sender, receiver) = sync_channel(places);
+            thread::scope(|scope| {
+                scope.spawn(move || (0..300).for_each(|number| sender.send(number).unwrap()));
+                let mut next = 0;
+                loop {
+                    match receiver.recv_timeout(Duration::from_micros(next % 7)) {
+                        Ok(number) => {
+                            assert_eq!(number, next);
+                            next += 1;
+                        }
+                        Err(RecvTimeoutError::Timeout) => thread::yield_now(),
+                        Err(RecvTimeoutError::Disconnected) => break,
+                    }
+                }
+                assert_eq!(next, 300);
+            });
+        }
+        let (_sender, receiver) = sync_channel::<()>(1);
+        assert_eq!(receiver.recv_timeout(Duration::ZERO), Err(RecvTimeoutError::Timeout));
+    });
+}
+
+/// A bound needs memory only for what is there.
+#[test]
+fn a_bound_may_be_huge() {
+    let (sender, receiver) = sync_channel(usize::MAX);
+    sender.send(1).unwrap();
+    assert_eq!(receiver.recv(), Ok(1));
+}

@@ -1,0 +1,80 @@
+//! `sync` and `thread` mean what std's documentation says, while no profile runs, while one does, and while one begins and ends
+//! all the time.
+
+mod channels;
+mod locks;
+mod threads;
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, Once, PoisonError};
+use std::time::Duration;
+
+use causeway_progress::{Account, Lock, Point, Policy, Sharing, Span, Stamp, activate, install};
+
+/// Runs a test three times: without a profile, with one, and with one that is switched on and off.
+fn always(test: impl Fn()) {
+    static INSTALLED: Once = Once::new();
+    static TURN: Mutex<()> = Mutex::new(());
+    INSTALLED.call_once(|| assert!(install(&Quiet).is_ok()));
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    activate(false);
+    test();
+    activate(true);
+    test();
+    /// Ends the switching, also where the test fails.
+    struct Stop<'a>(&'a AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for on in [false, true].into_iter().cycle().take_while(|_| !stop.load(Relaxed)) {
+                activate(on);
+                std::thread::yield_now();
+            }
+        });
+        let _stop = Stop(&stop);
+        test();
+    });
+    activate(false);
+}
+
+/// A policy that keeps kinds of work as a depth, and nothing else.
+struct Quiet;
+
+impl Policy for Quiet {
+    fn thread_began(&self, account: &'static Account) {
+        account.kind.store(1, Relaxed);
+    }
+    fn thread_ended(&self, account: &'static Account) {
+        assert_eq!(account.kind.load(Relaxed), 1, "{} is still inside of something", account.name());
+    }
+    fn entered(&self, account: &'static Account, _: Span) -> u32 {
+        account.kind.fetch_add(1, Relaxed)
+    }
+    fn left(&self, account: &'static Account, before: u32) {
+        account.kind.store(before, Relaxed);
+    }
+    fn at(&self, _: &'static Account, _: Span) {}
+    fn before_send(&self, _: &'static Account, _: &mut Stamp) {}
+    fn after_receive(&self, _: &'static Account, _: Stamp, _: Duration) {}
+    fn before_block(&self, _: &'static Account) {}
+    fn after_block(&self, _: &'static Account) {}
+    fn lock_acquired(&self, _: &'static Account, _: &Lock, _: Sharing, _: Duration) {}
+    fn before_unlock(&self, _: &'static Account, _: &Lock, _: Sharing, _: bool) {}
+    fn written(&self, _: &'static Account, _: &mut Stamp) {}
+    fn hold(&self, _: &'static Account, _: Stamp, _: u64) -> Option<Duration> {
+        None
+    }
+    fn arrived(&self, _: &'static Account, _: &mut Stamp, _: u64) {}
+    fn called(&self, _: &'static Account, _: &mut Stamp, _: Span) {}
+    fn answered(&self, _: &'static Account, _: Stamp, _: u64) {}
+    fn sleep_began(&self, _: &'static Account, _: &mut Stamp) {}
+    fn sleep_ended(&self, _: &'static Account, _: Stamp, _: Duration) {}
+    fn hit(&self, _: &'static Account, _: Point) {}
+    fn visit_began(&self, _: &'static Account, _: &mut Stamp) {}
+    fn visit_ended(&self, _: &'static Account, _: Stamp, _: Point) {}
+}

@@ -1,0 +1,391 @@
+//! What watches a program that runs: it writes a trace down, as the profiler's policy does, or makes the pauses that the profiler's
+//! ledger asks for.
+
+use causeway_causal::ledger::{Experiment, Ledger, Spent, Unit, Urgency, outcome};
+use causeway_causal::outcome::{Outcome, PointOutcome};
+use causeway_causal::trace::{Event, Thread, Trace};
+use causeway_progress::{Account, Sharing, Stamp};
+
+use crate::machine::START;
+use crate::program::Program;
+use crate::random::Random;
+
+/// By how much a sleep is longer than it should be.
+const OVERSHOOT: (f64, f64) = (40_000.0, 90_000.0);
+/// One unit of progress on its way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Visit {
+    began: u64,
+    stamp: Stamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Rest,
+    Record,
+    Pause,
+}
+
+pub(crate) struct Observer {
+    mode: Mode,
+    window: u32,
+    began: u64,
+    accounts: Vec<Account>,
+    pauses: Vec<Option<(u64, u64, u32)>>,
+    ledger: Box<Ledger>,
+    locks: Vec<Stamp>,
+    connections: Vec<Stamp>,
+    serial: u64,
+    kinds: Vec<u32>,
+    traced: Vec<u32>,
+    events: Vec<Vec<(u64, Event)>>,
+    units: Vec<Unit>,
+    /// What really happened: when, at which point, and how long it took.
+    progress: Vec<(u64, u32, u64)>,
+    random: Random,
+}
+
+impl Observer {
+    pub(crate) fn new(program: &Program, seed: u64) -> Self {
+        let threads = program.threads();
+        let account = |number| {
+            let account = Account::new(number as u32, "simulated");
+            account.set_worker(program.is_worker(number));
+            account
+        };
+        Self {
+            mode: Mode::Rest,
+            window: 0,
+            began: 0,
+            accounts: (0..threads).map(account).collect(),
+            pauses: vec![None; threads],
+            ledger: Box::new(Ledger::new()),
+            locks: vec![Stamp::default(); program.locks()],
+            connections: vec![Stamp::default(); program.tasks.len()],
+            serial: 0,
+            kinds: vec![0; threads],
+            traced: vec![0; threads],
+            events: vec![Vec::new(); threads],
+            units: Vec::new(),
+            progress: Vec::new(),
+            random: Random::new(seed, 9999),
+        }
+    }
+
+    pub(crate) fn rest(&mut self) {
+        self.mode = Mode::Rest;
+        self.progress.clear();
+    }
+
+    /// What really happened since the last rest.
+    pub(crate) fn measured(&self, began: u64, span: u64) -> Outcome {
+        let points = self.progress.iter().map(|progress| progress.1 + 1).max().unwrap_or(0);
+        let point = |point| {
+            let of = || self.progress.iter().filter(move |progress| progress.1 == point);
+            let mut times: Vec<f64> = of().map(|progress| progress.2 as f64).collect();
+            // The slope of the count over time: units that come in step do not make it jump.
+            let slope = |at: u64| 6.0 * (at - began) as f64 * (began + span - at) as f64 / (span as f64).powi(3);
+            let rate: f64 = of().map(|progress| slope(progress.0)).sum();
+            PointOutcome::new(times.len() as u64, if rate > 0.0 { 1.0 / rate } else { 0.0 }, &mut times)
+        };
+        Outcome { points: (0..points).map(point).collect(), busiest: 0.0 }
+    }
+
+    fn open(&mut self, mode: Mode, now: u64) {
+        self.rest();
+        self.mode = mode;
+        self.window += 1;
+        self.began = now;
+        self.serial = 0;
+    }
+
+    pub(crate) fn record(&mut self, now: u64) {
+        self.open(Mode::Record, now);
+        self.events.iter_mut().for_each(Vec::clear);
+    }
+
+    pub(crate) fn recorded(&mut self, now: u64) -> Trace {
+        let threads = self.events.iter_mut().enumerate().filter(|(_, events)| !events.is_empty());
+        let thread = |(number, events): (usize, &mut Vec<(u64, Event)>)| Thread {
+            number: number as u32,
+            is_worker: self.accounts[number].is_worker(),
+            running: 1.0,
+            kind: match events.first() {
+                Some(&(_, Event::Kind(kind))) => kind,
+                _ => 0,
+            },
+            events: std::mem::take(events),
+        };
+        let trace = Trace { span: self.began..now, threads: threads.map(thread).collect() };
+        self.rest();
+        trace
+    }
+
+    pub(crate) fn pause(&mut self, experiment: &Experiment<'_>, now: u64) {
+        self.open(Mode::Pause, now);
+        self.units.clear();
+        self.ledger.open(experiment, now);
+    }
+
+    pub(crate) fn paused(&mut self, now: u64) -> (Outcome, Spent, u64) {
+        let spent = self.ledger.spent(now);
+        let outcome = outcome(&self.units, now - self.began, spent.delayed);
+        let hits = self.progress.len() as u64;
+        self.rest();
+        (outcome, spent, hits)
+    }
+
+    fn fresh(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    fn write(&mut self, thread: usize, now: u64, event: Event) {
+        if self.traced[thread] != self.window {
+            self.traced[thread] = self.window;
+            self.events[thread].push((now, Event::Kind(self.kinds[thread])));
+        }
+        self.events[thread].push((now, event));
+    }
+
+    fn lasting(window: u32, stamp: &mut Stamp, fresh: u64) -> u64 {
+        stamp.value(window).unwrap_or_else(|| {
+            *stamp = Stamp::new(window, fresh);
+            fresh
+        })
+    }
+
+    fn join(&self, thread: usize) -> &Account {
+        let account = &self.accounts[thread];
+        if account.window.load(std::sync::atomic::Ordering::Relaxed) != self.window {
+            self.ledger.join(account, self.window);
+        }
+        account
+    }
+
+    pub(crate) fn set_kind(&mut self, thread: usize, kind: u32, now: u64) {
+        if self.kinds[thread] == kind {
+            return;
+        }
+        match self.mode {
+            Mode::Rest => {}
+            Mode::Record => self.write(thread, now, Event::Kind(kind)),
+            Mode::Pause => self.ledger.credit(self.join(thread), now),
+        }
+        self.kinds[thread] = kind;
+        self.accounts[thread].kind.store(kind, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// How long the thread has to sleep before it goes on.
+    pub(crate) fn pay(&mut self, thread: usize, is_awaited: bool, now: u64) -> Option<f64> {
+        if self.mode != Mode::Pause {
+            return None;
+        }
+        let account = self.join(thread);
+        self.ledger.credit(account, now);
+        let owed = self.ledger.owed(account, if is_awaited { Urgency::Awaited } else { Urgency::Unawaited }, now);
+        if owed == 0 {
+            return None;
+        }
+        self.pauses[thread] = Some((owed, now, self.window));
+        Some(owed as f64 + OVERSHOOT.0 + self.random.unit() * (OVERSHOOT.1 - OVERSHOOT.0))
+    }
+
+    pub(crate) fn pause_ended(&mut self, thread: usize, now: u64) -> bool {
+        let Some((owed, since, window)) = self.pauses[thread].take() else { return false };
+        if self.mode == Mode::Pause && window == self.window {
+            self.ledger.paid(&self.accounts[thread], owed, since, now);
+        }
+        true
+    }
+
+    pub(crate) fn sent(&mut self, thread: usize, now: u64) -> Stamp {
+        match self.mode {
+            Mode::Rest => Stamp::default(),
+            Mode::Record => {
+                let message = self.fresh();
+                self.write(thread, now, Event::Sent { message });
+                Stamp::new(self.window, message)
+            }
+            Mode::Pause => self.ledger.sent(self.join(thread), self.window, now),
+        }
+    }
+
+    pub(crate) fn took(&mut self, thread: usize, stamp: Stamp, blocked: u64, now: u64) {
+        match self.mode {
+            Mode::Rest => {}
+            Mode::Record => {
+                let message = stamp.value(self.window).unwrap_or(0);
+                self.write(thread, now, Event::Took { message, blocked });
+            }
+            Mode::Pause => self.ledger.received(self.join(thread), self.window, stamp, blocked, now),
+        }
+    }
+
+    pub(crate) fn block_began(&mut self, thread: usize, now: u64) {
+        match self.mode {
+            Mode::Rest => {
+                self.accounts[thread].blocked_since.store(now, std::sync::atomic::Ordering::Relaxed);
+            }
+            Mode::Record => {
+                self.accounts[thread].blocked_since.store(now, std::sync::atomic::Ordering::Relaxed);
+                self.write(thread, now, Event::BlockBegan);
+            }
+            Mode::Pause => self.ledger.block_began(self.join(thread), now),
+        }
+    }
+
+    pub(crate) fn block_ended(&mut self, thread: usize, now: u64) {
+        match self.mode {
+            Mode::Rest => self.accounts[thread].blocked_since.store(0, std::sync::atomic::Ordering::Relaxed),
+            Mode::Record => {
+                self.accounts[thread].blocked_since.store(0, std::sync::atomic::Ordering::Relaxed);
+                self.write(thread, now, Event::BlockEnded);
+            }
+            Mode::Pause => self.ledger.block_ended(self.join(thread), now),
+        }
+    }
+
+    pub(crate) fn locked(&mut self, thread: usize, lock: usize, blocked: u64, now: u64) {
+        match self.mode {
+            Mode::Rest => {}
+            Mode::Record => {
+                let fresh = self.fresh();
+                let lock = Self::lasting(self.window, &mut self.locks[lock], fresh);
+                self.write(thread, now, Event::Locked { lock, sharing: Sharing::Exclusive, blocked });
+            }
+            Mode::Pause => self.ledger.locked(self.join(thread), self.window, self.locks[lock], blocked, now),
+        }
+    }
+
+    pub(crate) fn unlocked(&mut self, thread: usize, lock: usize, now: u64) {
+        match self.mode {
+            Mode::Rest => {}
+            Mode::Record => {
+                let fresh = self.fresh();
+                let lock = Self::lasting(self.window, &mut self.locks[lock], fresh);
+                self.write(thread, now, Event::Unlocked { lock, sharing: Sharing::Exclusive });
+            }
+            Mode::Pause => {
+                let account = self.join(thread);
+                self.locks[lock] =
+                    self.ledger.unlocked(account, self.window, self.locks[lock], Sharing::Exclusive, now);
+            }
+        }
+    }
+
+    pub(crate) fn hold(&self, stamp: Stamp, arrived: u64, now: u64) -> Option<f64> {
+        if self.mode != Mode::Pause {
+            return None;
+        }
+        self.ledger.hold(self.window, stamp, arrived, now).map(|hold| hold as f64)
+    }
+
+    pub(crate) fn written(&mut self, thread: usize, task: usize, stamp: &mut Stamp, now: u64) {
+        match self.mode {
+            Mode::Rest => {}
+            Mode::Record => {
+                let fresh = self.fresh();
+                let connection = Self::lasting(self.window, &mut self.connections[task], fresh);
+                self.write(thread, now, Event::Written { connection });
+            }
+            Mode::Pause => {
+                *stamp = self.ledger.sent(self.join(thread), self.window, now);
+            }
+        }
+    }
+
+    pub(crate) fn arrived(&mut self, thread: usize, task: usize, stamp: &mut Stamp, at: u64, now: u64) {
+        match self.mode {
+            Mode::Rest => {}
+            Mode::Record => {
+                let fresh = self.fresh();
+                let connection = Self::lasting(self.window, &mut self.connections[task], fresh);
+                self.write(thread, now, Event::Arrived { connection, at: if at == 0 { now } else { at } });
+            }
+            Mode::Pause => self.ledger.arrived(self.join(thread), self.window, *stamp, at, now),
+        }
+    }
+
+    pub(crate) fn called(&mut self, thread: usize, whom: u32, now: u64) -> Stamp {
+        match self.mode {
+            Mode::Rest => Stamp::default(),
+            Mode::Record => {
+                let call = self.fresh();
+                self.write(thread, now, Event::Called { call, whom });
+                Stamp::new(self.window, call)
+            }
+            Mode::Pause => self.ledger.called(self.join(thread), self.window, whom, now),
+        }
+    }
+
+    pub(crate) fn answered(&mut self, thread: usize, stamp: Stamp, at: u64, now: u64) {
+        match self.mode {
+            Mode::Rest => {}
+            Mode::Record => {
+                let call = stamp.value(self.window).unwrap_or(0);
+                self.write(thread, now, Event::Answered { call, at });
+            }
+            Mode::Pause => self.ledger.answered(self.join(thread), self.window, stamp, at, now),
+        }
+    }
+
+    pub(crate) fn slept(&mut self, thread: usize, now: u64) -> Stamp {
+        match self.mode {
+            Mode::Rest => Stamp::default(),
+            Mode::Record => {
+                let timer = self.fresh();
+                self.write(thread, now, Event::SleepBegan { timer });
+                Stamp::new(self.window, timer)
+            }
+            Mode::Pause => self.ledger.sent(self.join(thread), self.window, now),
+        }
+    }
+
+    pub(crate) fn woke(&mut self, thread: usize, stamp: Stamp, blocked: u64, now: u64) {
+        match self.mode {
+            Mode::Rest => {}
+            Mode::Record => {
+                let timer = stamp.value(self.window).unwrap_or(0);
+                self.write(thread, now, Event::SleepEnded { timer, blocked });
+            }
+            Mode::Pause => self.ledger.woke(self.join(thread), self.window, stamp, blocked, now),
+        }
+    }
+
+    pub(crate) fn began(&mut self, thread: usize, cause: u64, now: u64) -> Visit {
+        let stamp = match self.mode {
+            Mode::Rest => Stamp::default(),
+            Mode::Record => {
+                let visit = self.fresh();
+                self.write(thread, now, Event::VisitBegan { visit });
+                Stamp::new(self.window, visit)
+            }
+            Mode::Pause => {
+                let account = self.join(thread);
+                self.ledger.credit(account, now);
+                Stamp::new(self.window, self.ledger.visit_began(account, now))
+            }
+        };
+        Visit { began: cause, stamp }
+    }
+
+    pub(crate) fn ended(&mut self, thread: usize, visit: Visit, point: u32, now: u64) {
+        if visit.began >= START {
+            self.progress.push((now, point, now - visit.began));
+        }
+        match self.mode {
+            Mode::Rest => {}
+            Mode::Record => {
+                let visit = visit.stamp.value(self.window).unwrap_or(0);
+                self.write(thread, now, Event::VisitEnded { visit, point });
+            }
+            Mode::Pause => {
+                let account = self.join(thread);
+                self.ledger.credit(account, now);
+                let (at, began) = (self.ledger.virtual_time(account, now), visit.stamp.value(self.window));
+                self.units.push(Unit { at, point, began });
+            }
+        }
+    }
+}
