@@ -13,6 +13,8 @@
 //! Everything here is a rule that is given the account and the time, and answers how long to sleep or to wait: the policy sleeps, and
 //! a simulation lets its clock run. Cells of an account are written by its own thread only.
 
+#[cfg(test)]
+mod tests;
 mod units;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -101,6 +103,8 @@ pub struct Ledger {
     held: AtomicU64,
     slept: AtomicU64,
     dropped: AtomicU64,
+    /// How long the world takes to answer us, as far as loops saw that waited for it.
+    usual_gap: AtomicU64,
     /// What of the time of each kind is saved.
     weights: [AtomicU32; KINDS_MAX],
     /// Which part of the time that it is not blocked a thread has a processor.
@@ -138,6 +142,7 @@ impl Ledger {
             held: AtomicU64::new(0),
             slept: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
+            usual_gap: AtomicU64::new(0),
             weights: [const { AtomicU32::new(0) }; KINDS_MAX],
             running: [const { AtomicU32::new(ONE as u32) }; ACCOUNTS_MAX],
             blocked: [const { AtomicU64::new(0) }; ACCOUNTS_MAX],
@@ -209,7 +214,9 @@ impl Ledger {
     #[must_use]
     pub fn busy(&self, account: &Account, now: u64) -> u64 {
         let blocked = self.blocked.get(account.number() as usize).map_or(0, |blocked| blocked.load(Relaxed));
-        self.since(now).saturating_sub(blocked)
+        let since = account.blocked_since.load(Relaxed);
+        let still = if since == 0 { 0 } else { now.saturating_sub(since.max(self.began())) };
+        self.since(now).saturating_sub(blocked + still)
     }
 
     /// The thread's first hook of the window. It was there when the window began, and owes what was paused since unless this very
@@ -316,9 +323,10 @@ impl Ledger {
         BEFORE
     }
 
-    /// What the thread's messages carry from `now` on.
+    /// What a message carries that the thread sends, or a timer that it sets.
     #[must_use]
-    pub fn stamp(&self, account: &Account, window: u32, now: u64) -> Stamp {
+    pub fn sent(&self, account: &Account, window: u32, now: u64) -> Stamp {
+        self.credit(account, now);
         self.stamped(account, window, now, false)
     }
 
@@ -406,14 +414,19 @@ impl Ledger {
     /// What a lock carries when the thread gives it up: readers leave the latest of them.
     #[must_use]
     pub fn unlocked(&self, account: &Account, window: u32, was: Stamp, sharing: Sharing, now: u64) -> Stamp {
-        let mine = self.stamp(account, window, now);
-        let released = |stamp| Self::reading(stamp, window).map(|reading| (BEFORE + reading.sent) - reading.delay);
+        let mine = self.sent(account, window, now);
+        let released =
+            |stamp| Self::reading(stamp, window).map(|reading| (BEFORE + reading.sent).saturating_sub(reading.delay));
         if sharing == Sharing::Shared && released(was) > released(mine) { was } else { mine }
     }
 
-    /// How long what came on a connection, or as the answer to a call, at `arrived` must wait.
+    /// How long what came on a connection, or as the answer to a call, at `arrived` must wait. What came at a time that is not known
+    /// (0) need not: whoever works on it owes for working ahead.
     #[must_use]
     pub fn hold(&self, window: u32, stamp: Stamp, arrived: u64, now: u64) -> Option<u64> {
+        if arrived == 0 {
+            return None;
+        }
         let total = self.total(now);
         let (waited, delay) = (now.saturating_sub(arrived), self.due_delay(window, stamp, arrived));
         // Due at arrived − delay of virtual time, which is now − G.
@@ -441,11 +454,26 @@ impl Ledger {
         })
     }
 
-    /// What came on a connection at `arrived` is worked on from `now`.
+    /// What came on a connection at `arrived` is worked on from `now`; 0 when the time is not known.
     pub fn arrived(&self, account: &Account, window: u32, stamp: Stamp, arrived: u64, now: u64) {
         self.credit(account, now);
+        let arrived = if arrived == 0 { self.guess(account, window, stamp, now) } else { arrived };
         let due = self.due_delay(window, stamp, arrived);
         self.caused(account, due, arrived, now);
+    }
+
+    /// When something came that answers what the stamp is of. A loop that waited was woken by it; one that was busy looked late, so it
+    /// is taken to have come as fast as others did.
+    fn guess(&self, account: &Account, window: u32, stamp: Stamp, now: u64) -> u64 {
+        let Some(reading) = Self::reading(stamp, window) else { return now };
+        let usual = self.usual_gap.load(Relaxed);
+        if account.stamps.load(Relaxed) > WORKING {
+            let gap = self.since(now).saturating_sub(reading.sent);
+            // A mean of about the last sixteen.
+            self.usual_gap.store(if usual == 0 { gap } else { (15 * usual + gap) / 16 }, Relaxed);
+            return now;
+        }
+        if usual == 0 { now } else { now.min(self.began() + reading.sent + usual) }
     }
 
     /// The thread's work is because of what came at `arrived` with that delay.
@@ -465,6 +493,7 @@ impl Ledger {
     /// What a call to the outside carries. While one of the target's is unanswered, everybody else owes what it saves.
     #[must_use]
     pub fn called(&self, account: &Account, window: u32, whom: u32, now: u64) -> Stamp {
+        self.credit(account, now);
         let is_target = self.whom.load(Relaxed) == whom + 1;
         let stamp = self.stamped(account, window, now, is_target);
         if is_target && stamp != Stamp::default() {

@@ -9,9 +9,11 @@
 //! negative, and are never cut off at 0.
 
 mod coz;
+mod folded;
 pub mod html;
 mod json;
 mod merge;
+mod pprof;
 #[cfg(test)]
 mod sample;
 mod terminal;

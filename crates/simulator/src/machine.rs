@@ -268,12 +268,11 @@ impl<'a> Machine<'a> {
             Wait::Nothing => {}
             Wait::Request => {
                 let came = *state.inbox.front().expect("a request that made it ready");
-                let known = if self.program.arrivals == Arrivals::Known { came } else { self.now };
-                let known = if state.held { state.came } else { known };
+                let known = if self.program.arrivals == Arrivals::Known { came } else { 0 };
                 if !std::mem::replace(&mut state.held, false)
                     && let Some(hold) = self.observer.hold(state.connection, known, self.now)
                 {
-                    (state.held, state.wait, state.came) = (true, Wait::Request, known);
+                    (state.held, state.wait) = (true, Wait::Request);
                     self.after(hold, Happening::Ready(task));
                     return false;
                 }

@@ -243,9 +243,15 @@ fn changed(say: &mut impl FnMut(&str, ReasonCode, String), evidence: &Evidence, 
 fn targets(report: &mut Report, seen: &Seen<'_>) {
     let is_limited = seen.verdict.kind == LoadKind::Limited;
     let mut reasons = Vec::new();
-    for target in report.targets.iter().take(TOP) {
+    let mut said = Vec::new();
+    for target in &report.targets {
         let curve = if is_limited { &target.latency } else { &target.curve };
         let Some(point) = curve.iter().find(|point| point.speedup == seen.common) else { continue };
+        // A function and its only caller are one.
+        if said.contains(&point.gain) || said.len() == TOP {
+            continue;
+        }
+        said.push(point.gain);
         let half = (point.high - point.low) / 2.0;
         if half > WIDE.0.max(WIDE.1 * point.gain.abs()) {
             let text = format!(

@@ -345,8 +345,8 @@ pub(super) fn listen() {
     }
 }
 
-/// For tests: timers that there are.
+/// Whether the account's thread has a timer.
 #[cfg(test)]
-pub(super) fn timers_now() -> usize {
-    timers(|timers| timers.by_account.iter().flatten().count())
+pub(super) fn has_timer(account: u32) -> bool {
+    timers(|timers| timers.by_account.get(account as usize).is_some_and(Option::is_some))
 }
