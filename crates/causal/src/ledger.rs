@@ -13,6 +13,8 @@
 //! Everything here is a rule that is given the account and the time, and answers how long to sleep or to wait: the policy sleeps, and
 //! a simulation lets its clock run. Cells of an account are written by its own thread only.
 
+#[cfg(test)]
+mod tests;
 mod units;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -31,6 +33,8 @@ pub const URGENT: u64 = 20_000;
 pub const HOLD_MAX: u64 = 5_000_000;
 /// A message that would have to wait for less than this is let through; what it worked ahead is owed by whoever takes it.
 pub const HOLD_MIN: u64 = 30_000;
+/// How long it may take a thread to be up after what it waited for was sent.
+const WAKE_MAX: u64 = 200_000;
 /// For how long after its begin a window knows the stamps that were made in it, nanoseconds.
 pub const WINDOW_MAX: u64 = UNIT << SENT_BITS;
 /// The part of wall time by which the load probe pauses everything.
@@ -101,6 +105,8 @@ pub struct Ledger {
     held: AtomicU64,
     slept: AtomicU64,
     dropped: AtomicU64,
+    /// How long the world takes to answer us, as far as loops saw that waited for it.
+    usual_gap: AtomicU64,
     /// What of the time of each kind is saved.
     weights: [AtomicU32; KINDS_MAX],
     /// Which part of the time that it is not blocked a thread has a processor.
@@ -138,6 +144,7 @@ impl Ledger {
             held: AtomicU64::new(0),
             slept: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
+            usual_gap: AtomicU64::new(0),
             weights: [const { AtomicU32::new(0) }; KINDS_MAX],
             running: [const { AtomicU32::new(ONE as u32) }; ACCOUNTS_MAX],
             blocked: [const { AtomicU64::new(0) }; ACCOUNTS_MAX],
@@ -209,7 +216,9 @@ impl Ledger {
     #[must_use]
     pub fn busy(&self, account: &Account, now: u64) -> u64 {
         let blocked = self.blocked.get(account.number() as usize).map_or(0, |blocked| blocked.load(Relaxed));
-        self.since(now).saturating_sub(blocked)
+        let since = account.blocked_since.load(Relaxed);
+        let still = if since == 0 { 0 } else { now.saturating_sub(since.max(self.began())) };
+        self.since(now).saturating_sub(blocked + still)
     }
 
     /// The thread's first hook of the window. It was there when the window began, and owes what was paused since unless this very
@@ -316,9 +325,10 @@ impl Ledger {
         BEFORE
     }
 
-    /// What the thread's messages carry from `now` on.
+    /// What a message carries that the thread sends, or a timer that it sets.
     #[must_use]
-    pub fn stamp(&self, account: &Account, window: u32, now: u64) -> Stamp {
+    pub fn sent(&self, account: &Account, window: u32, now: u64) -> Stamp {
+        self.credit(account, now);
         self.stamped(account, window, now, false)
     }
 
@@ -345,11 +355,17 @@ impl Ledger {
         let blocked = self.unblocked(account, blocked, now);
         let delay = Self::delay(account);
         let total = self.total(now);
+        let latest = |reading: Reading| reading.delay + self.since(now).saturating_sub(reading.sent);
         let delay = match Self::reading(stamp, window) {
             // What it did before the window knew it is not known: it goes on where the message was.
             Some(reading) if joined => reading.delay,
-            Some(reading) if blocked > 0 => reading.delay.min(delay + blocked),
-            Some(reading) => delay.min(reading.delay + self.since(now).saturating_sub(reading.sent)),
+            // The time to wake up is no pause. But it may have come long before the one that ended the wait.
+            Some(reading) if blocked > 0 => {
+                let is_cause = self.since(now).saturating_sub(reading.sent) <= blocked.min(WAKE_MAX);
+                let most = if is_cause { reading.delay } else { latest(reading).min(total).max(reading.delay) };
+                most.min(delay + blocked)
+            }
+            Some(reading) => delay.min(latest(reading)),
             None if blocked > 0 => delay.max(total).min(delay + blocked),
             None => delay,
         };
@@ -398,29 +414,38 @@ impl Ledger {
 
     /// The thread took a lock, for which it was blocked so long until `now`; the stamp is the lock's.
     pub fn locked(&self, account: &Account, window: u32, stamp: Stamp, blocked: u64, now: u64) {
-        let cause = account.cause.load(Relaxed);
-        self.received(account, window, stamp, blocked, now);
-        account.cause.store(cause, Relaxed);
+        let blocked = self.unblocked(account, blocked, now);
+        let delay = Self::delay(account);
+        let delay = match Self::reading(stamp, window) {
+            // Who is woken may be overtaken, so how long it took to be up says nothing.
+            Some(reading) if blocked > 0 => reading.delay.min(delay + blocked),
+            Some(reading) => delay.min(reading.delay + self.since(now).saturating_sub(reading.sent)),
+            None if blocked > 0 => delay.max(self.total(now)).min(delay + blocked),
+            None => delay,
+        };
+        self.set_delay(account, delay, now);
     }
 
     /// What a lock carries when the thread gives it up: readers leave the latest of them.
     #[must_use]
     pub fn unlocked(&self, account: &Account, window: u32, was: Stamp, sharing: Sharing, now: u64) -> Stamp {
-        let mine = self.stamp(account, window, now);
-        let released = |stamp| Self::reading(stamp, window).map(|reading| (BEFORE + reading.sent) - reading.delay);
+        let mine = self.sent(account, window, now);
+        let released =
+            |stamp| Self::reading(stamp, window).map(|reading| (BEFORE + reading.sent).saturating_sub(reading.delay));
         if sharing == Sharing::Shared && released(was) > released(mine) { was } else { mine }
     }
 
-    /// How long what came on a connection, or as the answer to a call, at `arrived` must wait.
+    /// How long what came on a connection, or as the answer to a call, at `arrived` must wait. What came at a time that is not known
+    /// (0) need not: whoever works on it owes for working ahead. G may grow meanwhile, so this is asked again when the time is over.
     #[must_use]
     pub fn hold(&self, window: u32, stamp: Stamp, arrived: u64, now: u64) -> Option<u64> {
+        if arrived == 0 {
+            return None;
+        }
         let total = self.total(now);
         let (waited, delay) = (now.saturating_sub(arrived), self.due_delay(window, stamp, arrived));
         // Due at arrived − delay of virtual time, which is now − G.
-        let early = total.saturating_sub(delay).saturating_sub(waited);
-        // G goes on growing meanwhile.
-        let growth = total as f64 / self.since(now).max(1) as f64;
-        let wait = (early as f64 / (1.0 - growth).max(0.25)) as u64;
+        let wait = total.saturating_sub(delay).saturating_sub(waited);
         if wait < HOLD_MIN {
             return None;
         }
@@ -441,11 +466,26 @@ impl Ledger {
         })
     }
 
-    /// What came on a connection at `arrived` is worked on from `now`.
+    /// What came on a connection at `arrived` is worked on from `now`; 0 when the time is not known.
     pub fn arrived(&self, account: &Account, window: u32, stamp: Stamp, arrived: u64, now: u64) {
         self.credit(account, now);
+        let arrived = if arrived == 0 { self.guess(account, window, stamp, now) } else { arrived };
         let due = self.due_delay(window, stamp, arrived);
         self.caused(account, due, arrived, now);
+    }
+
+    /// When something came that answers what the stamp is of. A loop that waited was woken by it; one that was busy looked late, so it
+    /// is taken to have come as fast as others did.
+    fn guess(&self, account: &Account, window: u32, stamp: Stamp, now: u64) -> u64 {
+        let Some(reading) = Self::reading(stamp, window) else { return now };
+        let usual = self.usual_gap.load(Relaxed);
+        if account.stamps.load(Relaxed) > WORKING {
+            let gap = self.since(now).saturating_sub(reading.sent);
+            // A mean of about the last sixteen.
+            self.usual_gap.store(if usual == 0 { gap } else { (15 * usual + gap) / 16 }, Relaxed);
+            return now;
+        }
+        if usual == 0 { now } else { now.min(self.began() + reading.sent + usual) }
     }
 
     /// The thread's work is because of what came at `arrived` with that delay.
@@ -465,6 +505,7 @@ impl Ledger {
     /// What a call to the outside carries. While one of the target's is unanswered, everybody else owes what it saves.
     #[must_use]
     pub fn called(&self, account: &Account, window: u32, whom: u32, now: u64) -> Stamp {
+        self.credit(account, now);
         let is_target = self.whom.load(Relaxed) == whom + 1;
         let stamp = self.stamped(account, window, now, is_target);
         if is_target && stamp != Stamp::default() {

@@ -3,11 +3,18 @@
 //! A window's number says by which rule it runs: its lowest bits are the [`Rule`], the next one is the half of the logs that is written.
 //! So one load tells a hook everything, and what belongs to another window is known by its number.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::num::NonZeroU64;
+use std::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::time::Duration;
 
 use causeway_progress::{Account, Lock, Point, Policy, Sharing, Span, Stamp};
 
+use crate::ledger::{Experiment, Ledger, Spent, Unit, Urgency, outcome};
+use crate::outcome::Outcome;
+use crate::target::Weights;
 use crate::trace::{Event, Thread, Trace, decode};
 use crate::{clock, kinds};
 
@@ -35,10 +42,12 @@ pub struct Recorder {
     /// The number of the window that is open, with its rule; 0 before the first.
     window: AtomicU32,
     count: AtomicU32,
-    /// When the window began, by [`clock::now`].
+    /// When the window began and ended, by [`clock::now`].
     began: AtomicU64,
+    ended: AtomicU64,
     /// What to take from the kernel's times.
     unix_offset: AtomicU64,
+    ledger: Ledger,
 }
 
 impl Recorder {
@@ -49,29 +58,78 @@ impl Recorder {
             window: AtomicU32::new(0),
             count: AtomicU32::new(0),
             began: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
             unix_offset: AtomicU64::new(0),
+            ledger: Ledger::new(),
         }
     }
 
-    /// Opens a window; the half of the logs that it writes is emptied first. The one before it must have been read.
+    /// Opens a window; the half of the logs that it writes is emptied first. The one before it must have been read. A window with pauses
+    /// that is opened so is a control: nothing is made faster.
     pub fn open(&self, rule: Rule) {
+        self.open_as(rule, &Experiment { weights: Some(&Weights::default()), speedup: 0.0 });
+    }
+
+    /// Opens a window with pauses.
+    pub fn open_experiment(&self, experiment: &Experiment<'_>) {
+        self.open_as(Rule::Pause, experiment);
+    }
+
+    fn open_as(&self, rule: Rule, experiment: &Experiment<'_>) {
         let count = self.count.fetch_add(1, Relaxed) + 1;
         for account in causeway_progress::accounts() {
             account.log().clear(count);
         }
         self.unix_offset.store(clock::unix_offset(), Relaxed);
-        self.began.store(clock::now(), Relaxed);
-        self.window.store((count << COUNT_SHIFT | rule as u32) & WINDOW_MASK, Relaxed);
+        let now = clock::now();
+        if rule == Rule::Pause {
+            self.ledger.open(experiment, now);
+        }
+        self.began.store(now, Relaxed);
+        // Release: who sees the window sees what it tries.
+        self.window.store((count << COUNT_SHIFT | rule as u32) & WINDOW_MASK, Release);
     }
 
     /// Ends the window.
     pub fn close(&self) {
+        self.ended.store(clock::now(), Relaxed);
         self.window.store(Rule::Rest as u32, Relaxed);
+    }
+
+    /// The rules of windows with pauses: for what the open one has cost so far, and for how much of a processor each thread has.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// What the window with pauses came to that ended last, in virtual time, and what it cost.
+    pub fn outcome(&self) -> (Outcome, Spent) {
+        let (count, began, ended) = (self.count.load(Relaxed), self.began.load(Relaxed), self.ended.load(Relaxed));
+        let window = (count << COUNT_SHIFT | Rule::Pause as u32) & WINDOW_MASK;
+        let (spent, time) = (self.ledger.spent(ended), ended.saturating_sub(began));
+        let mut units = Vec::new();
+        let mut busiest = 0;
+        for account in causeway_progress::accounts() {
+            for (at, event) in decode(account.log().read(count)) {
+                match event {
+                    Event::Hit { point } => units.push(Unit { at, point, began: None }),
+                    Event::VisitEnded { visit, point } => {
+                        units.push(Unit { at, point, began: Some(visit).filter(|&began| began != 0) });
+                    }
+                    _ => {}
+                }
+            }
+            if account.window.load(Relaxed) == window {
+                busiest = self.ledger.busy(account, ended).max(busiest);
+            }
+        }
+        let busiest = (busiest as f64 / time.max(1) as f64).min(1.0);
+        (Outcome { busiest, ..outcome(&units, time, spent.delayed) }, spent)
     }
 
     /// What was recorded in the window that ended last; `running` says which part of its time a thread had a processor.
     pub fn take(&self, running: impl Fn(&Account) -> f64) -> Trace {
-        let (half, began, mut ended) = (self.count.load(Relaxed), self.began.load(Relaxed), clock::now());
+        let (half, began) = (self.count.load(Relaxed), self.began.load(Relaxed));
+        let mut ended = Some(self.ended.load(Relaxed)).filter(|&ended| ended >= began).unwrap_or_else(clock::now);
         let mut threads = Vec::new();
         for account in causeway_progress::accounts() {
             let log = account.log();
@@ -98,7 +156,7 @@ impl Recorder {
     }
 
     fn window(&self) -> (u32, Rule) {
-        let window = self.window.load(Relaxed);
+        let window = self.window.load(Acquire);
         let rule = match window & ((1 << COUNT_SHIFT) - 1) {
             1 => Rule::Record,
             2 => Rule::Pause,
@@ -130,18 +188,77 @@ impl Recorder {
         }
     }
 
+    /// What happens in a window with pauses, if one is open.
+    fn pausing<T>(&self, account: &Account, rule: impl FnOnce(&Ledger, u32, u64) -> T) -> Option<T> {
+        let (window, Rule::Pause) = self.window() else { return None };
+        if account.window.load(Relaxed) != window {
+            self.ledger.join(account, window);
+        }
+        Some(rule(&self.ledger, window, clock::now()))
+    }
+
+    /// Has the thread pay what it owes, in a window with pauses; then what it is to say.
+    fn paid<T>(&self, account: &Account, urgency: Urgency, rule: impl FnOnce(&Ledger, u32, u64) -> T) -> Option<T> {
+        let owed = self.pausing(account, |ledger, window, now| {
+            ledger.credit(account, now);
+            (ledger.owed(account, urgency, now), window, now)
+        })?;
+        if let (1.., ..) = owed {
+            self.sleep(account, owed);
+        }
+        self.pausing(account, rule)
+    }
+
+    #[cold]
+    fn sleep(&self, account: &Account, (owed, window, since): (u64, u32, u64)) {
+        let slack = exact_timers();
+        // In pieces, so that what is left when the window ends is not slept.
+        while let left @ 1.. = (since + owed).saturating_sub(clock::now()) {
+            if self.window.load(Relaxed) != window {
+                break;
+            }
+            std::thread::sleep(Duration::from_nanos(left.min(SLEEP_MAX)));
+        }
+        restore_timers(slack);
+        if self.window.load(Relaxed) == window {
+            self.ledger.paid(account, owed, since, clock::now());
+        }
+    }
+
     fn set_kind(&self, account: &Account, kind: u32) {
-        self.record(account, |_, _| Event::Kind(kind));
+        if self.pausing(account, |ledger, _, now| ledger.credit(account, now)).is_none() {
+            self.record(account, |_, _| Event::Kind(kind));
+        }
         account.kind.store(kind, Relaxed);
     }
 
-    /// The time of a message of the world's by our clock.
+    /// The time of a message of the world's by our clock; 0 when it is not known.
+    fn known(&self, unix: u64, now: u64) -> u64 {
+        if unix == 0 { 0 } else { self.ours(unix, now) }
+    }
+
+    /// The same; now when it is not known.
     fn ours(&self, unix: u64, now: u64) -> u64 {
         match unix {
             0 => now,
             unix => unix.saturating_sub(self.unix_offset.load(Relaxed)).min(now),
         }
     }
+}
+
+/// The longest sleep that nothing interrupts, nanoseconds.
+const SLEEP_MAX: u64 = 2_000_000;
+
+/// Has the thread's sleeps end when they should, and not up to 50 µs later with those of others; what it was before.
+fn exact_timers() -> Option<u64> {
+    let slack = rustix::thread::current_timer_slack().ok();
+    // Without it the overshoot is a little larger, which is carried anyway.
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    slack
+}
+
+fn restore_timers(slack: Option<u64>) {
+    let _ = rustix::thread::set_current_timer_slack(slack.and_then(NonZeroU64::new));
 }
 
 /// A number for what the thread sends, unique in the window.
@@ -187,6 +304,10 @@ fn lock_number(lock: &Lock, account: &Account, window: u32) -> u64 {
 impl Policy for Recorder {
     fn thread_began(&self, account: &'static Account) {
         account.kind.store(kinds::of_thread(account), Relaxed);
+        account.blocked_since.store(0, Relaxed);
+        if let (window, Rule::Pause) = self.window() {
+            self.ledger.begin(account, window, clock::now());
+        }
     }
 
     fn thread_ended(&self, _account: &'static Account) {}
@@ -206,6 +327,12 @@ impl Policy for Recorder {
     }
 
     fn before_send(&self, account: &'static Account, stamp: &mut Stamp) {
+        if let Some(paid) =
+            self.paid(account, Urgency::Awaited, |ledger, window, now| ledger.sent(account, window, now))
+        {
+            *stamp = paid;
+            return;
+        }
         self.record(account, |window, _| {
             let message = fresh(account);
             *stamp = Stamp::new(window, message);
@@ -214,48 +341,99 @@ impl Policy for Recorder {
     }
 
     fn after_receive(&self, account: &'static Account, stamp: Stamp, blocked: Duration) {
-        self.record(account, |window, _| Event::Took {
-            message: stamp.value(window).unwrap_or(0),
-            blocked: nanoseconds(blocked),
-        });
+        let blocked = nanoseconds(blocked);
+        let paused = self.pausing(account, |ledger, window, now| ledger.received(account, window, stamp, blocked, now));
+        if paused.is_none() {
+            self.record(account, |window, _| Event::Took { message: stamp.value(window).unwrap_or(0), blocked });
+        }
     }
 
     fn before_block(&self, account: &'static Account) {
-        self.record(account, |_, _| Event::BlockBegan);
+        if self.pausing(account, |ledger, _, now| ledger.block_began(account, now)).is_none() {
+            // For a window that opens meanwhile.
+            account.blocked_since.store(1, Relaxed);
+            self.record(account, |_, _| Event::BlockBegan);
+        }
     }
 
     fn after_block(&self, account: &'static Account) {
-        self.record(account, |_, _| Event::BlockEnded);
+        if self.pausing(account, |ledger, _, now| ledger.block_ended(account, now)).is_none() {
+            account.blocked_since.store(0, Relaxed);
+            self.record(account, |_, _| Event::BlockEnded);
+        }
+    }
+
+    fn before_lock(&self, account: &'static Account) {
+        self.paid(account, Urgency::Awaited, |_, _, _| ());
     }
 
     fn lock_acquired(&self, account: &'static Account, lock: &Lock, sharing: Sharing, blocked: Duration) {
-        self.record(account, |window, _| Event::Locked {
-            lock: lock_number(lock, account, window),
-            sharing,
-            blocked: nanoseconds(blocked),
-        });
+        let blocked = nanoseconds(blocked);
+        let paused =
+            self.pausing(account, |ledger, window, now| ledger.locked(account, window, lock.stamp(), blocked, now));
+        if paused.is_none() {
+            self.record(account, |window, _| Event::Locked {
+                lock: lock_number(lock, account, window),
+                sharing,
+                blocked,
+            });
+        }
     }
 
-    fn before_unlock(&self, account: &'static Account, lock: &Lock, sharing: Sharing, _contended: bool) {
-        self.record(account, |window, _| Event::Unlocked { lock: lock_number(lock, account, window), sharing });
+    fn before_unlock(&self, account: &'static Account, lock: &Lock, sharing: Sharing, contended: bool) {
+        let give_up = |ledger: &Ledger, window, now| {
+            let mut left = lock.stamp();
+            // Whoever came first has left a stamp of its own: the later one of both stays.
+            loop {
+                let mine = ledger.unlocked(account, window, left, sharing, now);
+                match lock.replace(left, mine) {
+                    other if other == mine => break,
+                    other => left = other,
+                }
+            }
+        };
+        let paused =
+            if contended { self.paid(account, Urgency::Awaited, give_up) } else { self.pausing(account, give_up) };
+        if paused.is_none() {
+            self.record(account, |window, _| Event::Unlocked { lock: lock_number(lock, account, window), sharing });
+        }
     }
 
     fn written(&self, account: &'static Account, connection: &mut Stamp) {
+        if let Some(paid) =
+            self.paid(account, Urgency::Unawaited, |ledger, window, now| ledger.sent(account, window, now))
+        {
+            *connection = paid;
+            return;
+        }
         self.record(account, |window, _| Event::Written { connection: lasting(connection, account, window) });
     }
 
-    fn hold(&self, _account: &'static Account, _connection: Stamp, _arrived: u64) -> Option<Duration> {
-        None
+    fn hold(&self, account: &'static Account, connection: Stamp, arrived: u64) -> Option<Duration> {
+        let wait =
+            self.pausing(account, |ledger, window, now| ledger.hold(window, connection, self.ours(arrived, now), now));
+        wait.flatten().map(Duration::from_nanos)
     }
 
     fn arrived(&self, account: &'static Account, connection: &mut Stamp, arrived: u64) {
-        self.record(account, |window, now| Event::Arrived {
-            connection: lasting(connection, account, window),
-            at: self.ours(arrived, now),
+        let paused = self.pausing(account, |ledger, window, now| {
+            ledger.arrived(account, window, *connection, self.known(arrived, now), now);
         });
+        if paused.is_none() {
+            self.record(account, |window, now| Event::Arrived {
+                connection: lasting(connection, account, window),
+                at: self.ours(arrived, now),
+            });
+        }
     }
 
     fn called(&self, account: &'static Account, call: &mut Stamp, whom: Span) {
+        if let Some(paid) =
+            self.paid(account, Urgency::Unawaited, |ledger, window, now| ledger.called(account, window, whom.id(), now))
+        {
+            *call = paid;
+            return;
+        }
         self.record(account, |window, _| {
             let number = fresh(account);
             *call = Stamp::new(window, number);
@@ -264,13 +442,24 @@ impl Policy for Recorder {
     }
 
     fn answered(&self, account: &'static Account, call: Stamp, arrived: u64) {
-        self.record(account, |window, now| Event::Answered {
-            call: call.value(window).unwrap_or(0),
-            at: self.ours(arrived, now),
+        let paused = self.pausing(account, |ledger, window, now| {
+            ledger.answered(account, window, call, self.ours(arrived, now), now);
         });
+        if paused.is_none() {
+            self.record(account, |window, now| Event::Answered {
+                call: call.value(window).unwrap_or(0),
+                at: self.ours(arrived, now),
+            });
+        }
     }
 
     fn sleep_began(&self, account: &'static Account, timer: &mut Stamp) {
+        if let Some(paid) =
+            self.paid(account, Urgency::Unawaited, |ledger, window, now| ledger.sent(account, window, now))
+        {
+            *timer = paid;
+            return;
+        }
         self.record(account, |window, _| {
             let number = fresh(account);
             *timer = Stamp::new(window, number);
@@ -279,28 +468,49 @@ impl Policy for Recorder {
     }
 
     fn sleep_ended(&self, account: &'static Account, timer: Stamp, blocked: Duration) {
-        self.record(account, |window, _| Event::SleepEnded {
-            timer: timer.value(window).unwrap_or(0),
-            blocked: nanoseconds(blocked),
-        });
+        let blocked = nanoseconds(blocked);
+        let paused = self.pausing(account, |ledger, window, now| ledger.woke(account, window, timer, blocked, now));
+        if paused.is_none() {
+            self.record(account, |window, _| Event::SleepEnded { timer: timer.value(window).unwrap_or(0), blocked });
+        }
     }
 
     fn hit(&self, account: &'static Account, point: Point) {
-        self.record(account, |_, _| Event::Hit { point: point.id() });
+        let paused = self.pausing(account, |ledger, window, now| {
+            ledger.credit(account, now);
+            let at = ledger.virtual_time(account, now);
+            self.write(account, window, at, Event::Hit { point: point.id() });
+        });
+        if paused.is_none() {
+            self.record(account, |_, _| Event::Hit { point: point.id() });
+        }
     }
 
     fn visit_began(&self, account: &'static Account, visit: &mut Stamp) {
-        self.record(account, |window, _| {
-            let number = fresh(account);
-            *visit = Stamp::new(window, number);
-            Event::VisitBegan { visit: number }
+        let paused = self.pausing(account, |ledger, window, now| {
+            ledger.credit(account, now);
+            *visit = Stamp::new(window, ledger.visit_began(account, now));
         });
+        if paused.is_none() {
+            self.record(account, |window, _| {
+                let number = fresh(account);
+                *visit = Stamp::new(window, number);
+                Event::VisitBegan { visit: number }
+            });
+        }
     }
 
     fn visit_ended(&self, account: &'static Account, visit: Stamp, point: Point) {
-        self.record(account, |window, _| Event::VisitEnded {
-            visit: visit.value(window).unwrap_or(0),
-            point: point.id(),
+        let paused = self.pausing(account, |ledger, window, now| {
+            ledger.credit(account, now);
+            let (at, began) = (ledger.virtual_time(account, now), visit.value(window).unwrap_or(0));
+            self.write(account, window, at, Event::VisitEnded { visit: began, point: point.id() });
         });
+        if paused.is_none() {
+            self.record(account, |window, _| Event::VisitEnded {
+                visit: visit.value(window).unwrap_or(0),
+                point: point.id(),
+            });
+        }
     }
 }

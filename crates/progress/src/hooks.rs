@@ -35,6 +35,10 @@ pub trait Policy: Sync {
     fn before_block(&self, account: &'static Account);
     /// The thread is back from waiting.
     fn after_block(&self, account: &'static Account);
+    /// The thread is about to take a lock, and may have to wait for it.
+    fn before_lock(&self, account: &'static Account) {
+        let _ = account;
+    }
     /// The thread took the lock, after it was blocked for it so long. The span of the lock's place was entered before.
     fn lock_acquired(&self, account: &'static Account, lock: &Lock, sharing: Sharing, blocked: Duration);
     /// The thread is about to give up the lock; whether others wait for it.
@@ -161,6 +165,8 @@ hooks! {
     before_block();
     /// After [`before_block`].
     after_block();
+    /// Before a lock is asked for, free or not: pays what the thread owes, so that it does not get there too early.
+    before_lock();
     /// After a lock was taken, for which the thread stood still so long.
     lock_acquired(lock: &Lock, sharing: Sharing, blocked: Duration);
     /// Before a lock is given up; `contended` when others wait for it.

@@ -74,8 +74,8 @@ pub mod thread;
 
 pub use account::{Account, accounts, current, on_each_thread};
 pub use hooks::{
-    Policy, activate, after_block, after_receive, answered, arrived, at, before_block, before_send, before_unlock,
-    called, hold, install, is_active, lock_acquired, sleep_began, sleep_ended, worker_began, written,
+    Policy, activate, after_block, after_receive, answered, arrived, at, before_block, before_lock, before_send,
+    before_unlock, called, hold, install, is_active, lock_acquired, sleep_began, sleep_ended, worker_began, written,
 };
 pub use log::{ENTRIES_MAX, Entry, Log};
 pub use point::{Point, Visit, points};

@@ -207,7 +207,7 @@ impl Observer {
                 self.write(thread, now, Event::Sent { message });
                 Stamp::new(self.window, message)
             }
-            Mode::Pause => self.ledger.stamp(self.join(thread), self.window, now),
+            Mode::Pause => self.ledger.sent(self.join(thread), self.window, now),
         }
     }
 
@@ -268,7 +268,6 @@ impl Observer {
             }
             Mode::Pause => {
                 let account = self.join(thread);
-                self.ledger.credit(account, now);
                 self.locks[lock] =
                     self.ledger.unlocked(account, self.window, self.locks[lock], Sharing::Exclusive, now);
             }
@@ -291,9 +290,7 @@ impl Observer {
                 self.write(thread, now, Event::Written { connection });
             }
             Mode::Pause => {
-                let account = self.join(thread);
-                self.ledger.credit(account, now);
-                *stamp = self.ledger.stamp(account, self.window, now);
+                *stamp = self.ledger.sent(self.join(thread), self.window, now);
             }
         }
     }
@@ -304,7 +301,7 @@ impl Observer {
             Mode::Record => {
                 let fresh = self.fresh();
                 let connection = Self::lasting(self.window, &mut self.connections[task], fresh);
-                self.write(thread, now, Event::Arrived { connection, at });
+                self.write(thread, now, Event::Arrived { connection, at: if at == 0 { now } else { at } });
             }
             Mode::Pause => self.ledger.arrived(self.join(thread), self.window, *stamp, at, now),
         }
@@ -341,7 +338,7 @@ impl Observer {
                 self.write(thread, now, Event::SleepBegan { timer });
                 Stamp::new(self.window, timer)
             }
-            Mode::Pause => self.ledger.stamp(self.join(thread), self.window, now),
+            Mode::Pause => self.ledger.sent(self.join(thread), self.window, now),
         }
     }
 

@@ -35,6 +35,7 @@ impl Watch {
         attempt: impl FnOnce() -> TryLockResult<G>,
         wait: impl FnOnce() -> LockResult<G>,
     ) -> (LockResult<G>, Held<'_>) {
+        hooks::before_lock();
         let span = site::span(deed, place);
         hooks::at(span);
         let span = span.enter();

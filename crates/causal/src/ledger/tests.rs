@@ -1,0 +1,303 @@
+use super::*;
+use crate::outcome::Outcome;
+use crate::target::Part;
+
+const US: u64 = 1_000;
+const WINDOW: u32 = 6;
+/// The window's begin, by the clock.
+const T0: u64 = 10_000_000;
+
+/// Kind 1 is the target, kind 2 half of it is.
+fn opened(speedup: f64) -> Ledger {
+    let parts = [0.0, 1.0, 0.5].map(|part| Part { part, error: 0.0 });
+    let ledger = Ledger::new();
+    ledger.open(&Experiment { weights: Some(&Weights { parts: parts.to_vec(), calls: Some(7) }), speedup }, T0);
+    ledger
+}
+
+fn thread(ledger: &Ledger, number: u32, kind: u32) -> Account {
+    let account = Account::new(number, "worker");
+    account.kind.store(kind, Relaxed);
+    ledger.join(&account, WINDOW);
+    account
+}
+
+/// Has G grow by so much until `now`, by a thread that runs nothing but the target.
+fn pause(ledger: &Ledger, until: u64) {
+    ledger.credit(&thread(ledger, 99, 1), T0 + until);
+}
+
+#[track_caller]
+fn near(got: u64, want: u64) {
+    // Times in stamps are kept to half a microsecond.
+    assert!(got.abs_diff(want) <= UNIT, "{got} instead of {want}");
+}
+
+fn delay(account: &Account) -> u64 {
+    Ledger::delay(account)
+}
+
+// CAUSAL.md §2: running the target for t at speed-up v adds v·t to the thread's delay, and G is the largest.
+#[test]
+fn the_target_s_time_is_credited_by_kind() {
+    for (kind, speedup, running, want) in [
+        (0, 0.5, 1.0, 0),
+        (1, 0.5, 1.0, 500 * US),
+        (1, 1.0, 1.0, 1000 * US),
+        (2, 0.5, 1.0, 250 * US),
+        (3, 0.5, 1.0, 0),
+        (1, 0.0, 1.0, 0),
+        // Preempted for half of the time: that half was not the target's.
+        (1, 0.5, 0.5, 250 * US),
+    ] {
+        let ledger = opened(speedup);
+        let account = thread(&ledger, 0, kind);
+        ledger.set_running(&account, running);
+        // In pieces or whole, it is the same.
+        for part in 1..=4 {
+            ledger.credit(&account, T0 + part * 250 * US);
+        }
+        assert_eq!((delay(&account), ledger.total(T0 + 1000 * US)), (want, want), "{kind} {speedup} {running}");
+        assert_eq!(ledger.virtual_time(&account, T0 + 1000 * US), Ledger::start() + 1000 * US - want);
+    }
+}
+
+#[test]
+fn what_was_there_before_the_window_owes_all_of_it_and_what_begins_owes_nothing() {
+    let ledger = opened(1.0);
+    pause(&ledger, 300 * US);
+    let (old, new) = (thread(&ledger, 0, 0), thread(&ledger, 1, 0));
+    ledger.begin(&new, WINDOW, T0 + 300 * US);
+    assert_eq!(ledger.owed(&old, Urgency::Awaited, T0 + 300 * US), 300 * US);
+    assert_eq!(ledger.owed(&new, Urgency::Awaited, T0 + 300 * US), 0);
+}
+
+// CAUSAL.md §3: a debt below a quantum waits, unless somebody waits for the thread.
+#[test]
+fn debts_are_paid_when_they_are_worth_a_sleep() {
+    for (debt, awaited, unawaited) in
+        [(URGENT - 1, 0, 0), (URGENT, URGENT, 0), (QUANTUM - 1, QUANTUM - 1, 0), (QUANTUM, QUANTUM, QUANTUM)]
+    {
+        let ledger = opened(1.0);
+        pause(&ledger, debt);
+        let account = thread(&ledger, 0, 0);
+        assert_eq!(ledger.owed(&account, Urgency::Unawaited, T0 + debt), unawaited, "{debt}");
+        assert_eq!(ledger.owed(&account, Urgency::Awaited, T0 + debt), awaited, "{debt}");
+    }
+}
+
+// CAUSAL.md §3: overshoot never pushes G; the excess is carried to the next pause.
+#[test]
+fn what_was_slept_too_long_is_taken_off_the_next_pause() {
+    let ledger = opened(1.0);
+    pause(&ledger, 300 * US);
+    let account = thread(&ledger, 0, 0);
+    let owed = ledger.owed(&account, Urgency::Awaited, T0 + 300 * US);
+    ledger.paid(&account, owed, T0 + 300 * US, T0 + 670 * US);
+    assert_eq!(ledger.total(T0 + 670 * US), 300 * US);
+    assert_eq!(ledger.virtual_time(&account, T0 + 670 * US), Ledger::start() + 300 * US);
+    assert_eq!(ledger.spent(T0 + 670 * US), Spent { delayed: 300 * US, slept: 370 * US, ..Spent::default() });
+    let other = thread(&ledger, 98, 1);
+    ledger.credit(&other, T0 + 360 * US);
+    assert_eq!(ledger.owed(&account, Urgency::Awaited, T0 + 670 * US), 0);
+    ledger.credit(&other, T0 + 400 * US);
+    assert_eq!(ledger.owed(&account, Urgency::Awaited, T0 + 670 * US), 30 * US);
+    // A window that ends cuts a sleep short: only what was slept is paid.
+    ledger.paid(&account, 30 * US, T0 + 670 * US, T0 + 680 * US);
+    assert_eq!(delay(&account), 380 * US);
+}
+
+// CAUSAL.md §2: d_B += min(d_m − d_B, time blocked). Waiting absorbs debt, never more than it lasted.
+#[test]
+fn waiting_for_a_message_pays_debt() {
+    for (why, blocked, sender, want) in [
+        ("it waited long enough", 500 * US, 300 * US, 300 * US),
+        ("it waited for less than it owes", 100 * US, 300 * US, 100 * US),
+        ("it did not wait", 0, 300 * US, 0),
+    ] {
+        let ledger = opened(1.0);
+        pause(&ledger, 300 * US);
+        let (from, to) = (thread(&ledger, 0, 0), thread(&ledger, 1, 0));
+        ledger.credit(&to, T0);
+        from.delay.store(sender, Relaxed);
+        let stamp = ledger.sent(&from, WINDOW, T0 + 990 * US);
+        ledger.received(&to, WINDOW, stamp, blocked, T0 + 1000 * US);
+        assert!(delay(&to).abs_diff(want) <= UNIT, "{why}");
+    }
+}
+
+// A message whose sender is ahead in virtual time makes its receiver owe what the sender did: virtual time never runs backwards.
+#[test]
+fn a_debt_travels_with_a_message() {
+    let ledger = opened(1.0);
+    pause(&ledger, 300 * US);
+    let (from, to) = (thread(&ledger, 0, 0), thread(&ledger, 1, 0));
+    ledger.credit(&to, T0);
+    to.delay.store(300 * US, Relaxed);
+    // Sent without having paid anything, and taken 40 us later.
+    let stamp = ledger.sent(&from, WINDOW, T0 + 500 * US);
+    ledger.received(&to, WINDOW, stamp, 0, T0 + 540 * US);
+    near(delay(&to), 40 * US);
+    near(ledger.spent(T0 + 540 * US).ahead, 260 * US);
+    assert!(ledger.virtual_time(&to, T0 + 540 * US) + UNIT >= ledger.virtual_time(&from, T0 + 500 * US));
+}
+
+#[test]
+fn a_thread_that_is_new_to_the_window_goes_on_where_its_first_message_was() {
+    let ledger = opened(1.0);
+    pause(&ledger, 300 * US);
+    let (from, to) = (thread(&ledger, 0, 0), thread(&ledger, 1, 0));
+    from.delay.store(300 * US, Relaxed);
+    let stamp = ledger.sent(&from, WINDOW, T0 + 500 * US);
+    ledger.received(&to, WINDOW, stamp, 0, T0 + 510 * US);
+    near(delay(&to), 300 * US);
+}
+
+// CAUSAL.md §3: a worker that was parked absorbs what it owed, for as long as it was.
+#[test]
+fn an_idle_loop_owes_nothing() {
+    let ledger = opened(1.0);
+    let account = thread(&ledger, 0, 0);
+    ledger.block_began(&account, T0 + 100 * US);
+    pause(&ledger, 300 * US);
+    assert_eq!(ledger.busy(&account, T0 + 400 * US), 100 * US);
+    ledger.block_ended(&account, T0 + 400 * US);
+    assert_eq!(delay(&account), 300 * US);
+    assert_eq!(ledger.busy(&account, T0 + 500 * US), 200 * US);
+    // One that was idle before the window began has been so since then.
+    let account = Account::new(1, "idle");
+    account.blocked_since.store(1, Relaxed);
+    ledger.join(&account, WINDOW);
+    ledger.block_ended(&account, T0 + 250 * US);
+    assert_eq!(delay(&account), 250 * US);
+}
+
+// CAUSAL.md §2: a request is due at arrival − d of the answer that it follows, and held while now − G is less.
+#[test]
+fn what_comes_from_outside_is_held_until_it_is_due() {
+    for (why, answered, arrived, now, want) in [
+        ("nothing was paused since", 300, 5000, 5005, None),
+        ("100 us were", 200, 5000, 5000, Some(100)),
+        ("and it has waited for 40 of them", 200, 5000, 5040, Some(60)),
+        ("and for most of them", 200, 5000, 5080, None),
+        ("it waited longer than that", 200, 5000, 5200, None),
+    ] {
+        let ledger = opened(1.0);
+        pause(&ledger, 300 * US);
+        let account = thread(&ledger, 0, 0);
+        account.delay.store(answered * US, Relaxed);
+        let stamp = ledger.sent(&account, WINDOW, T0 + 310 * US);
+        let hold = ledger.hold(WINDOW, stamp, T0 + arrived * US, T0 + now * US);
+        assert_eq!(hold.is_some(), want.is_some(), "{why}");
+        if let (Some(hold), Some(want)) = (hold, want) {
+            near(hold, want * US);
+        }
+    }
+}
+
+#[test]
+fn what_would_be_held_for_too_long_is_let_through() {
+    let ledger = opened(1.0);
+    pause(&ledger, HOLD_MAX + QUANTUM);
+    let now = T0 + 10 * HOLD_MAX;
+    // A stamp of another window: the answer came before this one began.
+    assert_eq!(ledger.hold(WINDOW, Stamp::new(WINDOW - 4, 1), now, now), None);
+    assert_eq!(ledger.spent(now), Spent { delayed: HOLD_MAX + QUANTUM, dropped: 1, ..Spent::default() });
+}
+
+// An unheld message that comes a little too early for virtual time: whoever takes it owes the rest, though not for the time it took to
+// wake, which is the program's own.
+#[test]
+fn who_works_ahead_owes_it() {
+    let ledger = opened(1.0);
+    pause(&ledger, 300 * US);
+    let account = thread(&ledger, 0, 0);
+    ledger.credit(&account, T0);
+    account.delay.store(280 * US, Relaxed);
+    let stamp = ledger.sent(&account, WINDOW, T0 + 310 * US);
+    ledger.block_began(&account, T0 + 310 * US);
+    ledger.block_ended(&account, T0 + 510 * US);
+    assert_eq!(delay(&account), 300 * US);
+    ledger.arrived(&account, WINDOW, stamp, T0 + 500 * US, T0 + 511 * US);
+    near(delay(&account), 280 * US);
+    near(ledger.visit_began(&account, T0 + 511 * US), Ledger::start() + 220 * US);
+}
+
+// CAUSAL.md §2: an upstream that is the target has d = d_sent + v·latency; what it answers is due at once, and the rest owes it.
+#[test]
+fn an_upstream_s_time_is_credited_while_it_is_asked() {
+    let ledger = opened(0.5);
+    let account = thread(&ledger, 0, 0);
+    let other = ledger.called(&account, WINDOW, 8, T0 + 100 * US);
+    assert_eq!(ledger.total(T0 + 200 * US), 0);
+    let first = ledger.called(&account, WINDOW, 7, T0 + 200 * US);
+    let second = ledger.called(&account, WINDOW, 7, T0 + 300 * US);
+    assert_eq!(ledger.total(T0 + 400 * US), 100 * US);
+    assert_eq!(ledger.hold(WINDOW, first, T0 + 400 * US, T0 + 400 * US), None);
+    ledger.answered(&account, WINDOW, first, T0 + 400 * US, T0 + 400 * US);
+    ledger.answered(&account, WINDOW, second, T0 + 500 * US, T0 + 500 * US);
+    assert_eq!(ledger.total(T0 + 900 * US), 150 * US);
+    // What somebody else answers is not due yet.
+    assert!(ledger.hold(WINDOW, other, T0 + 900 * US, T0 + 900 * US).is_some_and(|hold| hold >= 149 * US));
+    // An answer to nothing changes nothing.
+    ledger.answered(&account, WINDOW, second, T0 + 900 * US, T0 + 900 * US);
+    ledger.answered(&account, WINDOW, Stamp::default(), T0 + 900 * US, T0 + 900 * US);
+    assert_eq!(ledger.total(T0 + 950 * US), 150 * US);
+}
+
+// CAUSAL.md §2: timers go on while everything is paused, so who sleeps sleeps on: deadline += ΔG.
+#[test]
+fn a_sleep_pays_nothing() {
+    let ledger = opened(1.0);
+    let account = thread(&ledger, 0, 0);
+    let timer = ledger.sent(&account, WINDOW, T0);
+    pause(&ledger, 300 * US);
+    ledger.woke(&account, WINDOW, timer, 1000 * US, T0 + 1000 * US);
+    assert_eq!(ledger.owed(&account, Urgency::Unawaited, T0 + 1000 * US), 300 * US);
+}
+
+// Readers give a lock up in any order: the next writer follows the last of them.
+#[test]
+fn a_lock_carries_its_last_reader() {
+    let ledger = opened(1.0);
+    let (early, late) = (thread(&ledger, 0, 0), thread(&ledger, 1, 0));
+    let last = ledger.unlocked(&late, WINDOW, Stamp::default(), Sharing::Shared, T0 + 200 * US);
+    assert_eq!(ledger.unlocked(&early, WINDOW, last, Sharing::Shared, T0 + 100 * US), last);
+    assert_ne!(ledger.unlocked(&early, WINDOW, last, Sharing::Exclusive, T0 + 100 * US), last);
+    assert_ne!(ledger.unlocked(&early, WINDOW, last, Sharing::Shared, T0 + 300 * US), last);
+}
+
+#[test]
+fn a_load_probe_pauses_everybody_for_a_tenth() {
+    let ledger = Ledger::new();
+    ledger.open(&Experiment { weights: None, speedup: 1.0 }, T0);
+    let account = thread(&ledger, 0, 1);
+    ledger.credit(&account, T0 + 5000 * US);
+    assert_eq!(delay(&account), 0);
+    assert_eq!(ledger.owed(&account, Urgency::Unawaited, T0 + 5000 * US), 500 * US);
+}
+
+#[test]
+fn a_window_that_lasts_too_long_stamps_no_more() {
+    let ledger = opened(1.0);
+    let account = thread(&ledger, 0, 0);
+    assert_ne!(ledger.sent(&account, WINDOW, T0 + WINDOW_MAX - UNIT), Stamp::default());
+    assert_eq!(ledger.sent(&account, WINDOW, T0 + WINDOW_MAX), Stamp::default());
+    assert_eq!(ledger.called(&account, WINDOW, 7, T0 + WINDOW_MAX), Stamp::default());
+    assert_eq!(ledger.total(T0 + 2 * WINDOW_MAX), 0);
+}
+
+// CAUSAL.md §5: p is virtual time by units; here as the slope of their count, and without what was done ahead of the window's end.
+#[test]
+fn a_window_comes_to_its_units_in_virtual_time() {
+    let at = |at: u64, began| Unit { at: Ledger::start() + at, point: 1, began };
+    let mut units: Vec<_> = (1..2000).map(|n| at(n * 50 * US, Some(Ledger::start() + n * 50 * US - 20 * US))).collect();
+    // 100 ms of the clock, 10 of which were pauses: units behind 90 ms of virtual time are nobody's yet.
+    let came = outcome(&units, 100_000 * US, 10_000 * US);
+    let point = came.point(1);
+    assert_eq!((came.point(0).hits, point.hits, point.timed), (0, 1800, 1800));
+    assert!((point.ns_per_unit / 50_000.0 - 1.0).abs() < 1e-4, "{}", point.ns_per_unit);
+    assert_eq!((point.latency_mean, point.latency_p99), (20_000.0, 20_000.0));
+    units.clear();
+    assert_eq!(outcome(&units, 100, 200), Outcome::default());
+}

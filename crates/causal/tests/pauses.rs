@@ -1,0 +1,92 @@
+//! Windows with pauses, with threads that really run: what is asserted is who pauses and what is counted, never how fast.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use causeway_causal::kinds::{Step, kinds};
+use causeway_causal::ledger::{Experiment, Spent};
+use causeway_causal::outcome::Outcome;
+use causeway_causal::policy::Recorder;
+use causeway_causal::target::{Part, Weights};
+use causeway_progress::sync::mpsc::sync_channel;
+use causeway_progress::{Point, Span, activate, install, thread};
+
+static RECORDER: Recorder = Recorder::new();
+static STOP: AtomicBool = AtomicBool::new(false);
+
+fn spin(time: Duration) {
+    let began = Instant::now();
+    while began.elapsed() < time {
+        black_box(());
+    }
+}
+
+/// All time inside the span is the target's.
+fn weights(span: Span) -> Weights {
+    let kinds = kinds();
+    let is_inside = |mut kind: usize| loop {
+        match kinds[kind].step {
+            Step::Root => return false,
+            Step::Span(id) if id == span.id() => return true,
+            _ => kind = kinds[kind].parent as usize,
+        }
+    };
+    let part = |kind| Part { part: if is_inside(kind) { 1.0 } else { 0.0 }, error: 0.0 };
+    Weights { parts: (0..kinds.len()).map(part).collect(), calls: None }
+}
+
+fn window(experiment: &Experiment<'_>) -> (Outcome, Spent) {
+    RECORDER.open_experiment(experiment);
+    std::thread::sleep(Duration::from_millis(100));
+    RECORDER.close();
+    let came = RECORDER.outcome();
+    std::thread::sleep(Duration::from_millis(20));
+    came
+}
+
+#[test]
+fn whoever_is_not_the_target_is_paused() {
+    assert!(install(&RECORDER).is_ok(), "the first policy of the process");
+    activate(true);
+    let (target, other, point) = (Span::named("target"), Span::named("other"), Point::named("item"));
+    let (sender, receiver) = sync_channel::<u32>(4);
+    let first = thread::spawn(move || {
+        while !STOP.load(Relaxed) {
+            let _busy = target.enter();
+            spin(Duration::from_micros(300));
+            drop(_busy);
+            if sender.send(1).is_err() {
+                break;
+            }
+        }
+    });
+    let second = thread::spawn(move || {
+        while receiver.recv().is_ok() {
+            let _busy = other.enter();
+            spin(Duration::from_micros(200));
+            point.hit();
+        }
+    });
+    std::thread::sleep(Duration::from_millis(50));
+    let weights = weights(target);
+    let (control, nothing) = window(&Experiment { weights: Some(&weights), speedup: 0.0 });
+    let (came, spent) = window(&Experiment { weights: Some(&weights), speedup: 0.5 });
+    let (probed, probe) = window(&Experiment { weights: None, speedup: 0.0 });
+    STOP.store(true, Relaxed);
+    first.join().expect("the first thread ends well");
+    second.join().expect("the second thread ends well");
+    activate(false);
+
+    let hits = |outcome: &Outcome| outcome.point(point.id()).hits;
+    // Nothing is faster: nobody owes anything.
+    assert_eq!(nothing, Spent::default());
+    assert!(hits(&control) > 0, "{control:?}");
+    assert!(control.busiest > 0.0 && control.busiest <= 1.0, "{control:?}");
+    // The target ran, and half of that time is saved: what it did in virtual time took less of it.
+    assert!(spent.delayed > 0, "{spent:?}");
+    assert!(hits(&came) > 0, "{came:?}");
+    // Everybody is paused for a tenth of 100 ms and more, and who does not wait has to sleep for it.
+    assert!(probe.delayed >= 10_000_000 && probe.slept > 0, "{probe:?}");
+    assert!(hits(&probed) > 0, "{probed:?}");
+}
