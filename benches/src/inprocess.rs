@@ -31,9 +31,14 @@ pub struct Line {
 
 /// All cases once, or those of one table, each for `seconds`, on core 0.
 pub fn lines(shop: &Workshop, seconds: f64, table: Option<&str>) -> Result<Vec<Line>> {
-    let program = shop.binaries.join("inprocess");
-    let said = machine::output(Cores::One(0).command().arg(program).arg(seconds.to_string()).args(table))?;
-    said.lines().map(|line| serde_json::from_str(line).with_context(|| format!("inprocess said {line:?}"))).collect()
+    said_by(shop, "inprocess", seconds, table)
+}
+
+/// What a program of ours says that prints such lines.
+pub fn said_by(shop: &Workshop, program: &str, seconds: f64, table: Option<&str>) -> Result<Vec<Line>> {
+    let command = shop.binaries.join(program);
+    let said = machine::output(Cores::One(0).command().arg(command).arg(seconds.to_string()).args(table))?;
+    said.lines().map(|line| serde_json::from_str(line).with_context(|| format!("{program} said {line:?}"))).collect()
 }
 
 /// Runs all cases in rounds.
@@ -58,7 +63,7 @@ pub fn run(shop: &mut Workshop, quick: bool, arguments: String) -> Result<Record
 }
 
 /// One table for each piece and input, in the order they were first said.
-fn tables(rounds: &[Vec<Line>]) -> Vec<Table> {
+pub fn tables(rounds: &[Vec<Line>]) -> Vec<Table> {
     let mut tables: Vec<Table> = Vec::new();
     for (place, line) in rounds.first().into_iter().flatten().enumerate() {
         let each = |figure: fn(&Line) -> f64| {

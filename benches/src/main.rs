@@ -1,12 +1,13 @@
 //! `./bench`: runs Causeway beside its peers and records what each costs.
 //!
 //! Reading order: [`peers`] says who is measured, [`workshop`] gets them, [`server`] runs them, [`load`] asks them and
-//! [`sample`] sees what they use; [`side_by_side`], [`http2`], [`proxy`], [`sources`], [`inprocess`], [`sites`],
+//! [`sample`] sees what they use; [`side_by_side`], [`http2`], [`proxy`], [`sources`], [`inprocess`], [`hooks`], [`sites`],
 //! [`reload`], [`abuse`], [`tower`] and [`causal`] are the benches; [`record`] keeps what came out.
 
 mod abuse;
 mod causal;
 mod configurations;
+mod hooks;
 mod http2;
 mod inprocess;
 mod load;
@@ -115,6 +116,15 @@ enum Bench {
     },
     /// Pieces of the request path by themselves: time and allocations of each (< 1 min).
     Inprocess {
+        /// Shorter and fewer rounds.
+        #[arg(long)]
+        quick: bool,
+        #[command(flatten)]
+        keep: Keep,
+    },
+    /// The causal profiler's hooks, and locks, channels and threads that have them: without a profile and while one records
+    /// (< 1 min).
+    Progress {
         /// Shorter and fewer rounds.
         #[arg(long)]
         quick: bool,
@@ -235,6 +245,11 @@ fn main() -> Result<()> {
         Bench::Inprocess { quick, keep } => {
             let mut shop = Workshop::open(keep.install)?;
             let record = inprocess::run(&mut shop, quick, given())?;
+            save(&shop, &record, keep.record)
+        }
+        Bench::Progress { quick, keep } => {
+            let mut shop = Workshop::open(keep.install)?;
+            let record = hooks::run(&mut shop, quick, given())?;
             save(&shop, &record, keep.record)
         }
         Bench::Sites { quick, keep } => {

@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 
 pub use confirm::{Block, Kinds, Progressed};
 pub use recording::{Recording, Recordings};
-pub use screen::{Answer, Question, Screen};
+pub use screen::{Answer, Crew, Question, Screen};
 
 use crate::load::{ProbeBlock, Verdict, judge};
 use crate::profiler::Modes;
-use crate::report::{Load, LoadKind, Mode, OtherCurve, Perturbation, Progress, Report, Stack, TargetReport};
+use crate::report::{Load, LoadKind, Mode, OtherCurve, Perturbation, Progress, Report, Speech, Stack, TargetReport};
 use crate::statistics::{FALSE_DISCOVERIES, NORMAL, Ratio, believed, sequence_half_width};
 use crate::target::{Target, Weights};
 use curve::{Curve, Error};
@@ -53,6 +53,8 @@ pub trait Naming {
     fn shortcoming(&self) -> Option<&'static str>;
     /// What could be made faster.
     fn targets(&mut self, wanted: &[String], max: usize) -> Vec<Target>;
+    /// What all of them are called, also those that are not worth a target.
+    fn names(&mut self) -> Vec<String>;
     /// All stacks.
     fn stacks(&mut self) -> Vec<Stack>;
 }
@@ -62,6 +64,8 @@ pub trait Naming {
 pub struct Request {
     /// What is profiled.
     pub program: String,
+    /// How sentences speak of it.
+    pub speech: Speech,
     /// When it began, seconds since the Unix epoch.
     pub began: u64,
     /// The only targets that count, by name or a part of it; all when empty.
@@ -74,6 +78,20 @@ pub struct Request {
     pub modes: Modes,
     /// The part of the time that may be lost.
     pub budget: f64,
+}
+
+impl Request {
+    /// A report that says nothing yet.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        Report {
+            program: self.program.clone(),
+            speech: self.speech.clone(),
+            began: self.began,
+            perturbation: Perturbation { budget: self.budget, ..Perturbation::default() },
+            ..Report::default()
+        }
+    }
 }
 
 /// All that was measured so far.
@@ -133,6 +151,8 @@ pub struct Effort {
     pub time: Duration,
     /// Whether it is the last time: curves of everything, and stacks.
     pub is_final: bool,
+    /// Who replays the windows.
+    pub crew: Crew,
 }
 
 /// Makes of evidence what it shows.
@@ -167,9 +187,10 @@ impl<N: Naming> Analyst<N> {
         let began = Instant::now();
         let names = causeway_progress::points();
         let points = points(&names, &evidence.recordings, &self.request.progress);
-        let utilisation = Screen::ask(&evidence.recordings, &[], &points, crate::replay::Pace::Closed, |windows| {
-            windows < 2 || began.elapsed() < effort.time / 10
-        });
+        let utilisation =
+            Screen::ask(&evidence.recordings, &[], &points, crate::replay::Pace::Closed, effort.crew, |windows| {
+                windows < 2 || began.elapsed() < effort.time / 10
+            });
         let has_load = evidence.recordings.iter().any(|one| one.has_load);
         let verdict = judge(&probes(evidence, points.first().filter(|_| has_load)), utilisation.busiest.mean());
 
@@ -178,9 +199,10 @@ impl<N: Naming> Analyst<N> {
         spans.dedup();
         self.naming.upstreams(&spans);
         let mut targets = self.naming.targets(&self.request.targets, TARGETS_MAX);
-        let unknown = reasons::unknown(&self.request.targets, &targets);
+        let unknown = reasons::unknown(&self.request.targets, &targets, || self.naming.names());
         if !self.request.targets.is_empty() {
-            targets.retain(|target| self.request.targets.iter().any(|wanted| target.name.contains(wanted.as_str())));
+            let names: Vec<String> = targets.iter().map(|target| target.name.clone()).collect();
+            targets.retain(|target| self.request.targets.iter().any(|wanted| is_meant(wanted, &target.name, &names)));
         }
 
         let screened = self.screen(evidence, &targets, &points, &verdict, effort, began);
@@ -213,10 +235,7 @@ impl<N: Naming> Analyst<N> {
         let candidates = self.candidates(&cases);
 
         let mut report = Report {
-            program: self.request.program.clone(),
-            began: self.request.began,
             seconds: evidence.elapsed as f64 / 1e9,
-            targets: Vec::new(),
             progress: progress(&names, &points, evidence, &screened.baseline),
             load: Load {
                 kind: verdict.kind,
@@ -226,10 +245,10 @@ impl<N: Naming> Analyst<N> {
             perturbation: self.perturbation(evidence),
             reasons: unknown,
             stacks: if effort.is_final { self.naming.stacks() } else { Vec::new() },
-            ..Report::default()
+            ..self.request.report()
         };
         for case in &cases {
-            let target = self.target(case, evidence, &names, &points, &mut report);
+            let target = self.target(case, &targets, evidence, &names, &points, &mut report);
             report.targets.push(target);
         }
         report.targets.sort_by(|a, b| {
@@ -269,19 +288,31 @@ impl<N: Naming> Analyst<N> {
         began: Instant,
     ) -> Screened {
         let (recordings, pace) = (&evidence.recordings, verdict.pace());
-        let within = |part: f64| move |windows| windows < 2 || began.elapsed() < effort.time.mul_f64(part);
+        let within = |part: f64| move |windows: usize| windows < 2 || began.elapsed() < effort.time.mul_f64(part);
         let common = common(&self.request.speedups);
+        // A function and its only caller are one question.
+        let mut distinct: Vec<usize> = Vec::new();
+        let mut same: Vec<usize> = Vec::new();
+        for (at, target) in targets.iter().enumerate() {
+            let known = distinct.iter().position(|&other| is_same(&targets[other].weights, &target.weights));
+            same.push(known.unwrap_or(distinct.len()));
+            if known.is_none() {
+                distinct.push(at);
+            }
+        }
         let first: Vec<Question<'_>> =
-            targets.iter().map(|target| Question { weights: &target.weights, speedup: common }).collect();
+            distinct.iter().map(|&at| Question { weights: &targets[at].weights, speedup: common }).collect();
         let enough = if effort.is_final { FIRST_WINDOWS * 2 } else { FIRST_WINDOWS };
-        let first = Screen::ask(recordings, &first, points, pace, |windows| windows < enough && within(0.35)(windows));
+        let first = Screen::ask(recordings, &first, points, pace, effort.crew, |windows| {
+            windows < enough && within(0.35)(windows)
+        });
 
         let gain = |at: usize| {
             let answer = first.answers[at].first().copied().unwrap_or_default();
             let ratio = if verdict.kind == LoadKind::Limited { answer.latency } else { answer.time };
             ratio.estimate().map_or(0.0, |ratio| 1.0 - ratio.mean)
         };
-        let mut order: Vec<usize> = (0..targets.len()).collect();
+        let mut order: Vec<usize> = (0..distinct.len()).collect();
         order.sort_by(|&a, &b| gain(b).abs().total_cmp(&gain(a).abs()));
         let mut fidelity = first.fidelity;
         let mut answers: Vec<(Vec<f64>, Vec<Vec<Answer>>)> =
@@ -295,10 +326,10 @@ impl<N: Naming> Analyst<N> {
             let ask: Vec<Question<'_>> = members
                 .iter()
                 .flat_map(|&at| self.request.speedups.iter().map(move |&speedup| (at, speedup)))
-                .map(|(at, speedup)| Question { weights: &targets[at].weights, speedup })
+                .map(|(at, speedup)| Question { weights: &targets[distinct[at]].weights, speedup })
                 .collect();
             let part = if group == 0 { 0.85 } else { 1.0 };
-            let screen = Screen::ask(recordings, &ask, points, pace, within(part));
+            let screen = Screen::ask(recordings, &ask, points, pace, effort.crew, within(part));
             // The most windows were asked for the first group, or more than that for the first look.
             if group == 0 && screen.windows >= first.windows {
                 fidelity = screen.fidelity;
@@ -309,6 +340,7 @@ impl<N: Naming> Analyst<N> {
                     (self.request.speedups.clone(), rows.by_ref().take(self.request.speedups.len()).collect());
             }
         }
+        let answers = same.iter().map(|&at| answers[at].clone()).collect();
         Screened { answers, fidelity, baseline: baseline(recordings, points) }
     }
 
@@ -331,14 +363,18 @@ impl<N: Naming> Analyst<N> {
     fn target(
         &self,
         case: &Case<'_>,
+        targets: &[Target],
         evidence: &Evidence,
         names: &[String],
         points: &[u32],
         report: &mut Report,
     ) -> TargetReport {
         let target = case.target;
-        let blocks: Vec<&Block> = evidence.blocks.iter().filter(|block| block.name == target.name).collect();
-        let within = evidence.kinds_within.iter().find(|(name, _)| *name == target.name);
+        // What was found for a function holds for its only caller.
+        let same: Vec<&str> =
+            targets.iter().filter(|one| is_same(&one.weights, &target.weights)).map(|one| one.name.as_str()).collect();
+        let blocks: Vec<&Block> = evidence.blocks.iter().filter(|block| same.contains(&block.name.as_str())).collect();
+        let within = evidence.kinds_within.iter().find(|(name, _)| same.contains(&name.as_str()));
         let phase = within.and_then(|(_, within)| confirm::phase(&target.weights, &evidence.kinds, within));
         let phase = reasons::phase(&target.name, phase, &mut report.reasons);
         let confirmed =
@@ -464,6 +500,15 @@ fn sampling_error(weights: &Weights, recordings: &[Arc<Recording>]) -> f64 {
         (time + spent * part.part, error + (spent * part.error).powi(2))
     });
     if time > 0.0 { error.sqrt() / time } else { 0.0 }
+}
+
+/// Whether a target is the one, or one of those, that somebody named: by its name, or by a part where nothing is called just so.
+fn is_meant(wanted: &str, name: &str, names: &[String]) -> bool {
+    if names.iter().any(|name| name == wanted) { name == wanted } else { name.contains(wanted) }
+}
+
+fn is_same(a: &Weights, b: &Weights) -> bool {
+    a.calls == b.calls && a.parts == b.parts
 }
 
 /// How far a replay without any change is off, beyond what is usual, as a part of the time.

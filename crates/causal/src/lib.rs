@@ -21,6 +21,7 @@
 //! - `profiler`: the run of it all; `report`: what comes out.
 
 pub mod clock;
+mod env;
 pub mod estimate;
 pub mod experiment;
 pub mod kinds;
@@ -34,5 +35,10 @@ pub mod replay;
 pub mod report;
 pub mod sample;
 pub mod statistics;
+pub mod symbols;
 pub mod target;
 pub mod trace;
+
+pub use env::{Guard, run_from_env};
+pub use profiler::{Builder, Modes, Phase, Profiler, StartError, Status};
+pub use report::Report;

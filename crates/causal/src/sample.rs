@@ -205,5 +205,12 @@ pub fn after_block() {
     signal::listen();
 }
 
+/// There is one sampler in a process, and tests run side by side.
+#[cfg(test)]
+pub(crate) fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 #[cfg(test)]
 mod tests;

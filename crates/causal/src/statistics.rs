@@ -56,6 +56,17 @@ impl Stream {
         self.squares += before * (value - self.mean);
     }
 
+    /// Those of another stream, too (Chan et al.).
+    pub fn merge(&mut self, other: &Self) {
+        if other.count == 0 {
+            return;
+        }
+        let (count, apart) = ((self.count + other.count) as f64, other.mean - self.mean);
+        self.squares += other.squares + apart * apart * self.count as f64 * other.count as f64 / count;
+        self.mean += apart * other.count as f64 / count;
+        self.count += other.count;
+    }
+
     /// How many there were.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -113,6 +124,16 @@ impl Ratio {
         self.weight_squares += weight * weight;
         self.weight_change += weight * weight * change;
         self.change_squares += weight * weight * change * change;
+    }
+
+    /// Other windows, too.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.weight += other.weight;
+        self.change += other.change;
+        self.weight_squares += other.weight_squares;
+        self.weight_change += other.weight_change;
+        self.change_squares += other.change_squares;
     }
 
     /// How many windows there were.

@@ -1,6 +1,18 @@
 //! What could be made faster: by name, and which part of each kind of work is its.
+//!
+//! - `profile`: from samples to targets.
+//! - `tree`: samples by stack; `candidates`: everything in them that has a name; `parts`: from counts to parts with errors.
+
+mod candidates;
+mod parts;
+mod profile;
+mod tree;
 
 use serde::{Deserialize, Serialize};
+
+pub use profile::Profile;
+
+pub use crate::symbols::Symbols;
 
 /// What a target is the name of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -60,3 +72,6 @@ impl Weights {
         self.parts.get(kind as usize).map_or(0.0, |part| part.part)
     }
 }
+
+#[cfg(test)]
+mod tests;

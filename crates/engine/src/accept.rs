@@ -140,14 +140,17 @@ pub(crate) fn carry(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream,
         return;
     };
     let ends = (peer, local);
+    // What the peer sends now is as late as if it answered something.
+    let mut stamp = Stamp::default();
+    causeway_progress::written(&mut stamp);
     let plan = listener.plan();
     match &plan.tls {
         None => {
-            start(Rc::clone(core), Rc::clone(listener), stream, ends, None, listener.admissions(), Stamp::default());
+            start(Rc::clone(core), Rc::clone(listener), stream, ends, None, listener.admissions(), stamp);
         }
         Some(tls) => {
             let (own_core, own_listener, admission) = (Rc::clone(core), Rc::clone(listener), listener.admissions());
-            tls::begin(core, listener, Arc::clone(tls), stream, ends, move |secured| {
+            tls::begin(core, listener, Arc::clone(tls), (stream, stamp), ends, move |secured| {
                 let Secured { stream, facts, stamp } = secured;
                 start(own_core, own_listener, stream, ends, Some(Rc::new(facts)), admission, stamp);
             });

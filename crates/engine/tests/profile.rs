@@ -241,6 +241,56 @@ fn a_request_that_is_sent_on() {
     }
 }
 
+/// An answer that comes in two, and one that never comes: each wait for the upstream has an end.
+#[test]
+fn an_upstream_is_waited_for_again_and_not_for_ever() {
+    let alone = alone();
+    let server = Server::start(|_| {});
+    let origin = Origin::new(vec![|peer| {
+        peer.head();
+        peer.send("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nsome");
+        std::thread::sleep(Duration::from_millis(50));
+        peer.send("more");
+        peer.head();
+    }]);
+    let mut client = settled(&server);
+    let recording = Recording::new(&alone);
+    assert_eq!(client.get(&origin.target()).text(), "somemore");
+    let lines = recording.after(1);
+    let calls: Vec<_> =
+        lines.iter().filter(|line| line.starts_with("called") || line.starts_with("answered")).collect();
+    let upstream = |wait: usize| format!("called u{wait} upstream 127.0.0.1:{}", origin.port);
+    assert_eq!(calls, [&upstream(1), "answered u1", &upstream(2), "answered u2"], "{lines:#?}");
+    let recording = Recording::new(&alone);
+    // Its connection closes without an answer, and what may be done twice would go to another one: nobody listens any more.
+    assert_eq!(client.get(&origin.target()).status, 502);
+    let lines = recording.after(1);
+    let count = |what: &str| lines.iter().filter(|line| line.starts_with(what)).count();
+    assert!(count("called") >= 1 && count("called") == count("answered"), "{lines:#?}");
+    origin.end();
+}
+
+#[test]
+fn answers_of_upstreams_are_held_and_nothing_is_lost() {
+    let alone = alone();
+    let server = Server::start(|_| {});
+    let origin = Server::start(|_| {});
+    let target = format!("/forward/{}", origin.address().port());
+    let mut client = settled(&server);
+    let recording = Recording::new(&alone);
+    recording.hold(PAUSE);
+    for _ in 0..5 {
+        let began = Instant::now();
+        assert_eq!(client.get(&format!("{target}/fixed")).text(), "fixed");
+        assert!(began.elapsed() >= PAUSE);
+    }
+    let body = support::octets(300_000);
+    client.post(&format!("{target}/echo"), &body);
+    assert_eq!(client.answer().body, body);
+    recording.stop();
+    assert_eq!(client.get(&format!("{target}/octets/100000")).body.len(), 100_000);
+}
+
 #[test]
 fn over_tls_a_handshake_is_the_connections_first_exchange() {
     let alone = alone();
@@ -249,10 +299,7 @@ fn over_tls_a_handshake_is_the_connections_first_exchange() {
     let store = Store::default();
     store.put("test", "", authority.sign(&["test"]));
     let server = Server::start(|setup| {
-        setup.tls = Some(causeway_pipeline::TlsSpec {
-            policies: vec![causeway_pipeline::TlsPolicy::default()],
-            ..Default::default()
-        });
+        setup.tls = Some(causeway_pipeline::TlsSpec { policies: vec![causeway_pipeline::TlsPolicy::default()] });
         setup.certificates = Some(std::sync::Arc::new(store));
     });
     let config = std::sync::Arc::new(authority.client(&VERSIONS));
@@ -261,11 +308,12 @@ fn over_tls_a_handshake_is_the_connections_first_exchange() {
     assert_eq!(client.get("/fixed").text(), "fixed");
     assert_eq!(client.get("/fixed").text(), "fixed");
     let lines = recording.after(2);
-    let mut want: Vec<String> = ["arrived c1", "written c1"].map(str::to_owned).to_vec();
+    // That it was accepted is the first that the peer answers to.
+    let mut want: Vec<String> = ["written c1", "arrived c1", "written c1"].map(str::to_owned).to_vec();
     let first = lines.iter().position(|line| line == "visit v1").expect("a request");
-    assert_eq!(lines[..2], want, "{lines:#?}");
+    assert_eq!(lines[..3], want, "{lines:#?}");
     // How the client's last flight and its request meet is the kernel's to say.
-    assert!(lines[2..first].iter().all(|line| line.ends_with(" c1")), "one connection throughout: {lines:#?}");
+    assert!(lines[3..first].iter().all(|line| line.ends_with(" c1")), "one connection throughout: {lines:#?}");
     want = request(1, 1, "fixed")[1..].to_vec();
     want.extend(request(1, 2, "fixed"));
     assert_eq!(lines[first..], want, "{lines:#?}");

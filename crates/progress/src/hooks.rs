@@ -22,7 +22,8 @@ pub trait Policy: Sync {
     fn thread_ended(&self, account: &'static Account);
     /// A span began; what the thread's kind of work was before.
     fn entered(&self, account: &'static Account, span: Span) -> u32;
-    /// A span ended; back to the kind of work that [`entered`](Self::entered) answered.
+    /// A span ended; back to the kind of work that [`entered`](Self::entered) answered. Where it was not the innermost,
+    /// those inside of it that are still open are entered anew.
     fn left(&self, account: &'static Account, before: u32);
     /// The thread passed a place where threads meet; what it does until the next one is a kind of work of its own.
     fn at(&self, account: &'static Account, site: Span);
@@ -38,7 +39,7 @@ pub trait Policy: Sync {
     fn before_lock(&self, account: &'static Account) {
         let _ = account;
     }
-    /// The thread took the lock, after it was blocked for it so long.
+    /// The thread took the lock, after it was blocked for it so long. The span of the lock's place was entered before.
     fn lock_acquired(&self, account: &'static Account, lock: &Lock, sharing: Sharing, blocked: Duration);
     /// The thread is about to give up the lock; whether others wait for it.
     fn before_unlock(&self, account: &'static Account, lock: &Lock, sharing: Sharing, contended: bool);

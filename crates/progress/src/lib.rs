@@ -23,6 +23,37 @@
 //! # serve();
 //! ```
 //!
+//! Who has a primitive of his own says who goes on because of whom: the sender stamps the message before it leaves, and the
+//! receiver hands the stamp in when it has the message, with the time for which it stood still.
+//!
+//! ```
+//! use causeway_progress::{Stamp, after_receive, before_send};
+//! use std::time::{Duration, Instant};
+//!
+//! struct Letter(Stamp, String);
+//!
+//! fn send(text: String, put: impl Fn(Letter)) {
+//!     let mut stamp = Stamp::default();
+//!     before_send(&mut stamp);
+//!     put(Letter(stamp, text));
+//! }
+//!
+//! fn receive(try_take: impl Fn() -> Option<Letter>, wait: impl Fn() -> Letter) -> String {
+//!     let (letter, blocked) = match try_take() {
+//!         Some(letter) => (letter, Duration::ZERO),
+//!         None => {
+//!             let began = Instant::now();
+//!             (wait(), began.elapsed())
+//!         }
+//!     };
+//!     after_receive(letter.0, blocked);
+//!     letter.1
+//! }
+//! # let box_ = std::cell::RefCell::new(None);
+//! # send("x".into(), |letter| *box_.borrow_mut() = Some(letter));
+//! # assert_eq!(receive(|| box_.take(), || unreachable!()), "x");
+//! ```
+//!
 //! - `account`: what is kept for each thread; `log`: what a thread writes down for the profiler.
 //! - `span`, `point`, `stamp`: what is measured, what is counted, and what travels with a message.
 //! - `open`: which spans a thread is in; `site`: places where threads meet, as spans; `standstill`: a thread that waits.

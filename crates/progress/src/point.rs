@@ -83,6 +83,15 @@ pub fn points() -> Vec<String> {
 
 /// One unit of progress on its way, to be carried by whoever carries the work. Its time begins when the message arrived that the
 /// thread works on, not when it got round to it. Copy, 8 octets.
+///
+/// ```
+/// use causeway_progress::{Point, Visit};
+///
+/// let answered = Point::named("answered");
+/// let visit = Visit::begin();
+/// // … the work, wherever it goes; `visit` goes with it …
+/// visit.end(answered);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Visit(pub(crate) Stamp);
 
@@ -123,7 +132,18 @@ macro_rules! progress {
     }};
 }
 
-/// A unit of progress began, whose end is [`end!`] of the same name, on any thread; units end in the order in which they began.
+/// A unit of progress began, whose end is [`end!`](crate::end!) of the same name, on any thread; units end in the order in
+/// which they began.
+/// Where they do not, carry a [`Visit`] with the work.
+///
+/// ```
+/// use causeway_progress::{begin, end};
+///
+/// begin!("job");
+/// let job = std::thread::spawn(|| 6 * 7);
+/// assert_eq!(job.join().unwrap(), 42);
+/// end!("job");
+/// ```
 #[macro_export]
 macro_rules! begin {
     ($name:expr) => {{

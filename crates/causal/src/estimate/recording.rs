@@ -17,7 +17,7 @@ pub struct Recording {
     pub events: usize,
     /// Events in the log that has most.
     pub events_max: usize,
-    /// Time for which threads had a processor, nanoseconds, by kind of work.
+    /// Time for which threads had or wanted a processor, nanoseconds, by kind of work.
     pub kinds: BTreeMap<u32, f64>,
     /// The sum of that.
     pub busy: f64,
@@ -30,20 +30,21 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Reads a trace. `processor` says for how long an account's thread had a processor in the window; `None` when that is not known.
+    /// Reads a trace. `wanted` says for how long an account's thread had a processor in the window, or waited for one; `None` when that
+    /// is not known.
     #[must_use]
-    pub fn new(mut trace: Trace, processor: impl Fn(u32) -> Option<u64>) -> Self {
+    pub fn new(mut trace: Trace, wanted: impl Fn(u32) -> Option<u64>) -> Self {
         let length = trace.span.end.saturating_sub(trace.span.start);
         let mut kinds = BTreeMap::new();
         let (mut hits, mut calls, mut has_load) = (Vec::new(), Vec::new(), false);
         for thread in &mut trace.threads {
             let own = time_by_kind(thread, &trace.span);
             let wall: f64 = own.values().sum();
-            if let Some(processor) = processor(thread.number)
+            if let Some(wanted) = wanted(thread.number)
                 && wall > 0.0
             {
                 // Blocking costs processor time too, and is not work; so no more than all.
-                thread.running = (processor as f64 / wall).clamp(0.01, 1.0);
+                thread.running = (wanted as f64 / wall).clamp(0.01, 1.0);
             }
             for (kind, time) in own {
                 *kinds.entry(kind).or_insert(0.0) += time * thread.running;

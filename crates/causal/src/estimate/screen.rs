@@ -1,6 +1,7 @@
 //! Mode A: recorded windows replayed with each target made faster.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::estimate::Recording;
 use crate::replay::{Pace, Replay};
@@ -38,6 +39,15 @@ pub struct Screen {
     pub windows: usize,
 }
 
+/// Who asks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Crew {
+    /// Threads beside the one that calls; 0 when that does it itself.
+    pub threads: usize,
+    /// How much these let others go first, from 0 to 19.
+    pub nice: i32,
+}
+
 impl Screen {
     /// Asks the windows, in their order, until there are no more or `go_on` says so; it is told how many there were.
     pub fn ask(
@@ -45,17 +55,57 @@ impl Screen {
         questions: &[Question<'_>],
         points: &[u32],
         pace: Pace,
-        mut go_on: impl FnMut(usize) -> bool,
+        crew: Crew,
+        go_on: impl Fn(usize) -> bool + Sync,
     ) -> Self {
-        let mut screen =
-            Self { answers: vec![vec![Answer::default(); points.len()]; questions.len()], ..Self::default() };
-        for recording in recordings {
-            if !go_on(screen.windows) {
-                break;
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut screen =
+                Self { answers: vec![vec![Answer::default(); points.len()]; questions.len()], ..Self::default() };
+            loop {
+                let number = next.fetch_add(1, Relaxed);
+                match recordings.get(number) {
+                    Some(recording) if go_on(number) => screen.ask_one(recording, questions, points, pace),
+                    _ => break screen,
+                }
             }
-            screen.ask_one(recording, questions, points, pace);
+        };
+        if crew.threads == 0 {
+            return work();
         }
-        screen
+        std::thread::scope(|scope| {
+            let member = || {
+                // Of no consequence if the system refuses.
+                let _ = rustix::process::setpriority_process(None, crew.nice);
+                work()
+            };
+            let members: Vec<_> = (0..crew.threads)
+                .filter_map(|_| {
+                    std::thread::Builder::new().name("causal-replay".into()).spawn_scoped(scope, member).ok()
+                })
+                .collect();
+            let mut all = if members.is_empty() { work() } else { Self::default() };
+            for member in members {
+                match member.join() {
+                    Ok(screen) => all.merge(screen),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            all
+        })
+    }
+
+    fn merge(&mut self, other: Self) {
+        if self.windows == 0 {
+            return *self = other;
+        }
+        for (answer, other) in self.answers.iter_mut().flatten().zip(other.answers.iter().flatten()) {
+            answer.time.merge(&other.time);
+            answer.latency.merge(&other.latency);
+        }
+        self.fidelity.merge(&other.fidelity);
+        self.busiest.merge(&other.busiest);
+        self.windows += other.windows;
     }
 
     fn ask_one(&mut self, recording: &Recording, questions: &[Question<'_>], points: &[u32], pace: Pace) {

@@ -93,7 +93,7 @@ stroke=\"currentColor\" stroke-width=\"1.6\"/><path d=\"M10 3a7 7 0 0 1 0 14z\" 
 
 const HEADS: &str = "<thead><tr><th data-sort=\"name\"><button type=\"button\">Target</button></th><th class=\"n\" \
 data-sort=\"gain20\"><button type=\"button\">20 % faster</button></th><th class=\"n\" data-sort=\"gain50\"><button type=\"button\">50 % \
-faster</button></th><th class=\"bars\"><span><i></i><b>causal</b><i></i>ordinary</span></th><th class=\"n\" data-sort=\"share\"><button \
+faster</button></th><th class=\"bars\"><span><i></i><em>causal</em><i></i>ordinary</span></th><th class=\"n\" data-sort=\"share\"><button \
 type=\"button\">Ordinary share</button></th><th class=\"n\" data-sort=\"samples\"><button type=\"button\">Samples</button></th><th \
 class=\"n\" data-sort=\"mode\"><button type=\"button\">Found by</button></th></tr></thead>";
 

@@ -47,6 +47,9 @@ impl Report {
             self.table(&mut out, width);
             out.push('\n');
         }
+        if self.targets.iter().any(|target| self.counted(target).0 == Measure::Latency) {
+            let _ = writeln!(out, "The gains are of the time that {} takes from begin to end.", self.speech.unit);
+        }
         out.push_str(&self.facts());
         out
     }
@@ -120,10 +123,8 @@ impl Report {
     }
 
     fn cells(&self, target: &TargetReport) -> Vec<String> {
-        let (measure, curve) = self.counted(target);
-        let mark = if measure == Measure::Latency { "t " } else { "" };
-        let cell =
-            |column: &f64| at(curve, *column).map_or("–".to_owned(), |point| format!("{mark}{}", interval(point)));
+        let (_, curve) = self.counted(target);
+        let cell = |column: &f64| at(curve, *column).map_or("–".to_owned(), interval);
         let mut cells: Vec<String> = COLUMNS.iter().map(cell).collect();
         cells.extend([percent(target.share), target.samples.to_string(), target.mode.word().to_owned()]);
         cells
@@ -214,6 +215,15 @@ mod tests {
         assert!(line.starts_with("aaaaa…") && line.contains("\\u{1b}[31m  span"), "{line}");
         assert!(!text.contains('\u{1b}'));
         assert!(report.to_terminal(0).lines().nth(1).unwrap().contains('…'));
+    }
+
+    #[test]
+    fn under_a_load_that_keeps_its_pace() {
+        let mut report = report();
+        report.load.kind = LoadKind::Limited;
+        let text = report.to_terminal(100);
+        assert!(text.contains("span      +7.7 ± 0.8 %"), "{text}");
+        assert!(text.contains("\nThe gains are of the time that a request takes from begin to end.\n"), "{text}");
     }
 
     #[test]

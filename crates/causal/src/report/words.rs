@@ -33,6 +33,8 @@ impl Speech {
 
 /// The speed-up that sentences are about, where a curve has it.
 const SPOKEN: f64 = 0.2;
+/// What no time at all must give at least, or take, to be worth a sentence.
+const MATTERS: f64 = 0.01;
 /// A gain is none where the interval stays within these.
 const NONE: f64 = 0.02;
 /// From this share on it is worth saying that something does not matter.
@@ -50,10 +52,10 @@ impl Report {
             let Some(top) = curve.last() else { continue };
             let spoken = at(curve, SPOKEN).unwrap_or(top);
             let name = quoted(&target.name);
-            if spoken.low > 0.0 || (top.low > 0.0 && spoken.gain > 0.0) {
+            if top.gain >= MATTERS && (spoken.low > 0.0 || top.low > 0.0) {
                 let point = if spoken.low > 0.0 { spoken } else { top };
                 more.push(self.change(&name, measure, point));
-            } else if top.high < 0.0 {
+            } else if top.gain <= -MATTERS && top.high < 0.0 {
                 less.push(self.change(&name, measure, top));
             } else if top.low > -NONE && top.high < NONE {
                 if target.share >= LARGE {

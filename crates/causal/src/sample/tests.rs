@@ -1,16 +1,11 @@
+use std::collections::HashSet;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Barrier, Mutex, MutexGuard};
+use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use super::*;
-
-/// There is one sampler in a process, and tests run side by side.
-fn alone() -> MutexGuard<'static, ()> {
-    static ONE: Mutex<()> = Mutex::new(());
-    ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
 
 /// Work that a compiler cannot leave out, in a function of its own.
 #[inline(never)]
@@ -88,12 +83,12 @@ fn there_is_one_at_a_time_and_nothing_is_left_behind() {
     let end = AtomicBool::new(false);
     thread::scope(|scope| {
         let _ends = Ends(&end);
-        burner(scope, &end);
+        let busy = burner(scope, &end);
         let mut sampler = sampler;
         sampler.refresh();
-        assert!(signal::timers_now() >= 1);
+        assert!(signal::has_timer(busy));
         drop(sampler);
-        assert_eq!(signal::timers_now(), 0);
+        assert!(!signal::has_timer(busy));
     });
     drop(Sampler::start(Rate::Wall).unwrap());
 }
@@ -119,15 +114,12 @@ fn a_handler_of_the_programs_own_is_left_alone() {
 fn a_thread_that_ends_is_seen_and_its_timer_goes() {
     let _alone = alone();
     let mut sampler = Sampler::start(Rate::Cpu).unwrap();
-    let timers = signal::timers_now();
     let end = AtomicBool::new(false);
     let busy = thread::scope(|scope| {
         let _ends = Ends(&end);
         let busy = burner(scope, &end);
-        until("its timer", || {
-            sampler.refresh();
-            signal::timers_now() > timers
-        });
+        sampler.refresh();
+        assert!(signal::has_timer(busy));
         thread::sleep(Duration::from_millis(100));
         busy
     });
@@ -138,42 +130,41 @@ fn a_thread_that_ends_is_seen_and_its_timer_goes() {
     let mut seen = 0;
     sampler.drain(|sample| seen += usize::from(sample.account == busy));
     assert!(seen > 0);
-    // Others of this program's test threads may come and go meanwhile, but none has the account.
-    until("its timer's end", || {
-        sampler.refresh();
-        signal::timers_now() <= timers
-    });
+    assert!(!signal::has_timer(busy));
 }
 
 #[test]
 fn a_hundred_threads_are_told_apart() {
     let _alone = alone();
-    let (end, threads) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+    let (end, turn, seen) = (AtomicBool::new(false), Mutex::new(()), Mutex::new(HashSet::new()));
+    let ready = Barrier::new(101);
     thread::scope(|scope| {
         let _ends = Ends(&end);
-        let ready = Arc::new(Barrier::new(101));
         for _ in 0..100 {
-            let ready = ready.clone();
             scope.spawn(|| {
                 causeway_progress::on_each_thread();
                 let number = causeway_progress::current().unwrap().number();
-                threads.lock().unwrap().push(number);
-                { ready }.wait();
+                ready.wait();
+                // All are there, and each is busy until it was seen.
+                let turn = turn.lock();
+                while !seen.lock().unwrap().contains(&number) && !end.load(Ordering::Relaxed) {
+                    burn(100_000);
+                }
+                drop(turn);
                 while !end.load(Ordering::Relaxed) {
-                    burn(10_000);
+                    thread::sleep(Duration::from_millis(20));
                 }
             });
         }
-        ready.wait();
         let mut sampler = Sampler::start(Rate::Cpu).unwrap();
-        let mut seen = std::collections::HashSet::new();
+        ready.wait();
         until("each of them", || {
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(2));
             sampler.refresh();
             sampler.drain(|sample| {
-                seen.insert(sample.account);
+                seen.lock().unwrap().insert(sample.account);
             });
-            threads.lock().unwrap().iter().all(|thread| seen.contains(thread))
+            seen.lock().unwrap().len() >= 100
         });
         assert_eq!(sampler.lost(), Lost::default());
     });
@@ -221,7 +212,9 @@ fn a_read_that_blocks_is_not_interrupted_and_errno_stays() {
             assert_eq!((answer, octet), (1, 7), "{}", io::Error::last_os_error());
             // Now the thread is busy, and looks whether anybody changes its errno.
             // SAFETY: the thread's own.
-            let errno = unsafe { &mut *libc::__errno_location() };
+            let errno = unsafe { libc::__errno_location() };
+            // SAFETY: as above.
+            let errno = unsafe { &mut *errno };
             *errno = libc::EXDEV;
             while taken.load(Ordering::Relaxed) < 30 && !end.load(Ordering::Relaxed) {
                 burn(10_000);
@@ -365,7 +358,8 @@ fn a_storm_of_signals_does_no_harm() {
 #[expect(unsafe_code, reason = "signals are the C library's")]
 fn storm(account: &Account) {
     if let Some(tid) = account.tid() {
+        let process = std::process::id();
         // SAFETY: a signal with a handler; to a thread that is gone it is an error.
-        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, libc::SIGPROF) };
+        unsafe { libc::syscall(libc::SYS_tgkill, process, tid, libc::SIGPROF) };
     }
 }

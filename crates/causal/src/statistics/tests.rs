@@ -36,6 +36,31 @@ fn a_stream_has_mean_and_variance() {
     close(stream.variance(), 30.0, 1e-6);
 }
 
+/// What several threads found is what one would have.
+#[test]
+fn parts_are_put_together() {
+    let mut dice = Dice::new(5);
+    let (mut whole, mut parts) = ((Stream::default(), Ratio::default()), [(Stream::default(), Ratio::default()); 3]);
+    for at in 0..100 {
+        let (weight, value) = (1.0 + dice.part(), 1.0 + 0.1 * dice.normal());
+        for (stream, ratio) in [&mut whole, &mut parts[at % 2]] {
+            stream.push(value);
+            ratio.push(weight, value);
+        }
+    }
+    let mut sum = (Stream::default(), Ratio::default());
+    for (stream, ratio) in &parts {
+        sum.0.merge(stream);
+        sum.1.merge(ratio);
+    }
+    close(sum.0.mean(), whole.0.mean(), 1e-12);
+    close(sum.0.variance(), whole.0.variance(), 1e-12);
+    let (sum, whole) = (sum.1.estimate().unwrap(), whole.1.estimate().unwrap());
+    close(sum.mean, whole.mean, 1e-12);
+    close(sum.error, whole.error, 1e-12);
+    close(sum.freedom, whole.freedom, 1e-9);
+}
+
 /// The worked example of the procedure's paper (Benjamini & Hochberg 1995, §4): four of fifteen.
 #[test]
 fn findings_are_believed_as_in_the_paper() {

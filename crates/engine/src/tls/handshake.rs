@@ -60,12 +60,12 @@ pub(crate) struct Secured {
     pub(crate) stamp: Stamp,
 }
 
-/// Starts a handshake's task. `carry` takes the connection over, which counts as the worker's until then.
+/// Starts a handshake's task, on a connection that the profiler knows by a stamp. `carry` takes the connection over, which counts as the worker's until then.
 pub(crate) fn begin(
     core: &Rc<Core>,
     listener: &Rc<Listener>,
     plan: Arc<TlsPlan>,
-    tcp: TcpStream,
+    (tcp, stamp): (TcpStream, Stamp),
     ends: (SocketAddr, SocketAddr),
     carry: impl FnOnce(Secured) + 'static,
 ) {
@@ -82,7 +82,7 @@ pub(crate) fn begin(
         is_silent: Cell::new(true),
         is_heard: Cell::new(false),
         is_counted: Cell::new(true),
-        stamp: Cell::default(),
+        stamp: Cell::new(stamp),
         is_timed: Cell::default(),
     };
     tokio::task::spawn_local(measured(async move {

@@ -17,15 +17,16 @@ use std::time::Instant;
 
 use causeway_message::{ResponseHead, StatusCode, StreamId, Version, WaitsFor, WriteList};
 use causeway_pipeline::{Body, CallFault, Frame, Scheme, Transport as Spec};
-use causeway_progress::{is_active, stage};
+use causeway_progress::{Span, is_active, stage};
 
 use super::links::{Link, LinkState};
 use super::machine::{Event, Machine, Unopened};
-use super::outgoing::{Heard, Outgoing, framing};
+use super::outgoing::{Outgoing, framing};
 use super::{Place, Waiting};
 use crate::clock;
 use crate::drive::{COPIED_BELOW, ROUNDS_MAX, SLICES_MAX, rest};
 use crate::exchange::{OUTPUT_OCTETS_MAX, SlotWake};
+use crate::hold::Read;
 use crate::input::Input;
 use crate::timers::TimerKey;
 use crate::transport::{Received, Transport};
@@ -52,10 +53,8 @@ pub(super) struct Connection<T: Transport> {
     timer: TimerKey,
     /// Of the calls, one is not on its way yet.
     has_unasked: bool,
-    /// The kernel keeps the time of what comes, for the profiler.
-    is_timed: bool,
-    /// The last read.
-    heard: Heard,
+    /// When the kernel had what was read last; 0 when that is not known.
+    arrived: u64,
     /// When it last carried a call.
     since: Instant,
     /// Since when the kernel takes nothing of what is to be sent.
@@ -87,8 +86,7 @@ impl<T: Transport> Connection<T> {
             wakes: Vec::new(),
             timer: TimerKey::UNFILED,
             has_unasked: false,
-            is_timed: false,
-            heard: Heard::default(),
+            arrived: 0,
             since: clock::now(),
             stuck: None,
             is_used: false,
@@ -102,6 +100,9 @@ impl<T: Transport> Connection<T> {
             self.timer = self.core.add_timer(task.waker().clone());
         }
         let mut out = self.output.take().unwrap_or_else(|| self.core.take_output());
+        if self.input.is_held() {
+            self.look_at_hold(task);
+        }
         let mut flow = self.begin_calls(task, &mut out);
         if flow.is_continue() {
             flow = self.rounds(task, &mut out);
@@ -231,7 +232,7 @@ impl<T: Transport> Connection<T> {
     /// room. Content that waits is no reason: the upstream may take none of it before its answers are read.
     fn may_handle(&self, task: &Task<'_>, out: &WriteList) -> bool {
         let is_full = || self.calls.iter().any(|call| call.is_full(task.waker()));
-        out.len() < 2 * OUTPUT_OCTETS_MAX && (self.machine.is_multiplexed() || !is_full())
+        out.len() < 2 * OUTPUT_OCTETS_MAX && !self.input.is_held() && (self.machine.is_multiplexed() || !is_full())
     }
 
     fn handle_input(&mut self, task: &mut Task<'_>, out: &mut WriteList) {
@@ -264,14 +265,14 @@ impl<T: Transport> Connection<T> {
             | Event::End { stream }
             | Event::Reset { stream } => *stream,
         };
-        let Self { calls, machine, input, head, heard, .. } = self;
+        let Self { calls, machine, input, head, arrived, .. } = self;
         let Some(call) = calls.iter_mut().rfind(|call| call.stream == stream && !call.is_over()) else {
             if let Event::Data { range, .. } = event {
                 machine.release(stream, u32::try_from(range.len()).unwrap_or(u32::MAX), out);
             }
             return;
         };
-        call.hear(*heard);
+        call.hear(*arrived);
         match event {
             Event::Interim { .. } if call.is_chatty() => {
                 machine.reset(stream, out);
@@ -315,6 +316,7 @@ impl<T: Transport> Connection<T> {
         let again = (is_known || self.is_used) && self.calls[at].may_go_again(is_known);
         match self.place.upgrade() {
             Some(place) if again => {
+                self.calls[at].hear(0);
                 let Outgoing { call, wake, .. } = self.calls.swap_remove(at);
                 self.keep_wake(wake);
                 call.put_body(Body::Empty);
@@ -373,9 +375,38 @@ impl<T: Transport> Connection<T> {
 
     /// Calls whose heads are among what leaves now are with the upstream from here on.
     fn ask(&mut self) {
-        let span = if is_active() { self.place.upgrade().map(|place| place.span()) } else { None };
-        for call in &mut self.calls {
-            call.ask(span);
+        let whom = self.whom();
+        self.calls.iter_mut().for_each(|call| call.ask(whom));
+    }
+
+    /// Whom the profiler knows the upstream as, while a profile runs.
+    fn whom(&self) -> Option<Span> {
+        if is_active() { self.place.upgrade().map(|place| place.span()) } else { None }
+    }
+
+    /// A profile runs, and the upstream is waited for from here on, unless it was already.
+    #[cold]
+    fn wait_on(&mut self) {
+        let whom = self.whom();
+        self.calls.iter_mut().for_each(|call| call.wait_on(whom));
+    }
+
+    /// What was read is worked on now, unless the profiler wants the upstream to have answered later. Where calls share a connection,
+    /// it is not known yet whose answer this is: then the worker is what waits.
+    #[cold]
+    fn take_up(&mut self, read: Read, task: &Task<'_>) {
+        self.arrived = read.at;
+        let stamp = self.calls.first().and_then(Outgoing::stamp).filter(|_| !self.machine.is_multiplexed());
+        let pause = stamp.and_then(|stamp| causeway_progress::hold(stamp, read.at));
+        let held = pause.is_some_and(|pause| self.core.holds.begin(self.timer, read, pause, task.waker()));
+        self.input.hold(held);
+    }
+
+    /// What was read waits; its time may have come.
+    #[cold]
+    fn look_at_hold(&mut self, task: &mut Task<'_>) {
+        if let Poll::Ready(read) = self.core.holds.poll(self.timer, task) {
+            self.take_up(read, task);
         }
     }
 
@@ -403,8 +434,11 @@ impl<T: Transport> Connection<T> {
             return ControlFlow::Continue(false);
         }
         let is_timed = is_active();
-        if std::mem::replace(&mut self.is_timed, is_timed) != is_timed {
+        if self.input.retimed(is_timed) {
             self.transport.keep_times(is_timed);
+        }
+        if is_timed {
+            self.wait_on();
         }
         let read = {
             let _span = stage::READ.enter();
@@ -412,8 +446,10 @@ impl<T: Transport> Connection<T> {
         };
         match read {
             Poll::Ready(Ok(Received { octets: octets @ 1.., at })) => {
-                self.heard = Heard { reads: self.heard.reads.wrapping_add(1), at };
                 self.input.filled(octets);
+                if is_timed {
+                    self.take_up(Read::new(at), task);
+                }
                 ControlFlow::Continue(true)
             }
             Poll::Ready(read) => {
@@ -431,6 +467,7 @@ impl<T: Transport> Connection<T> {
 
     /// The upstream sends no more. `said` is whether that was its own word.
     fn ended(&mut self, said: bool, out: &mut WriteList) {
+        self.arrived = 0;
         let event = if said { self.machine.handle_eof() } else { self.machine.handle_loss() };
         match event {
             None | Some(Event::Broken) => {}
@@ -506,6 +543,9 @@ impl<T: Transport> Future for Connection<T> {
 impl<T: Transport> Drop for Connection<T> {
     fn drop(&mut self) {
         self.fail_all(&CallFault::Closed);
+        if self.input.is_held() {
+            self.core.holds.forget(self.timer);
+        }
         if self.timer != TimerKey::UNFILED {
             self.core.wheel.borrow_mut().remove(self.timer);
         }

@@ -35,13 +35,16 @@ enum Inbound {
     Over,
 }
 
-/// A read of the connection.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Heard {
-    /// Which one: reads so far.
-    pub(super) reads: u32,
-    /// When the kernel had what it brought, nanoseconds since the Unix epoch; 0 when that is not known.
-    pub(super) at: u64,
+/// What the profiler was told of a call. Each wait for the upstream is told from its begin to its end, since meanwhile a profile that makes
+/// the upstream faster makes everything else wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// Its head has not left.
+    NotYet,
+    /// The upstream is waited for.
+    Awaited,
+    /// It said something, or no profile ran.
+    Heard,
 }
 
 /// A call on a connection.
@@ -64,11 +67,9 @@ pub(super) struct Outgoing {
     turn_start: u64,
     /// When something was last done for it by the upstream, or taken from us.
     since: Instant,
-    /// For the profiler: when it was asked.
+    /// For the profiler: when the upstream was last waited for.
     stamp: Stamp,
-    is_asked: bool,
-    /// The last read that brought something of the answer.
-    heard: u32,
+    asked: Asked,
 }
 
 /// How a request's content will be delimited.
@@ -114,25 +115,45 @@ impl Outgoing {
             turn_start: 0,
             since: clock::now(),
             stamp: Stamp::default(),
-            is_asked: false,
-            heard: 0,
+            asked: Asked::NotYet,
         }
     }
 
     /// Its head leaves, unless it has; `whom` when a profile runs.
     pub(super) fn ask(&mut self, whom: Option<Span>) {
-        if !std::mem::replace(&mut self.is_asked, true)
-            && let Some(whom) = whom
-        {
-            causeway_progress::called(&mut self.stamp, whom);
+        if self.asked == Asked::NotYet {
+            self.asked = Asked::Heard;
+            self.wait_on(whom);
         }
     }
 
-    /// A read brought something of its answer.
-    pub(super) fn hear(&mut self, read: Heard) {
-        if std::mem::replace(&mut self.heard, read.reads) != read.reads {
-            causeway_progress::answered(self.stamp, read.at);
+    /// From now on the upstream is waited for, unless it was already, or is done.
+    pub(super) fn wait_on(&mut self, whom: Option<Span>) {
+        if self.asked == Asked::Heard
+            && !self.is_over()
+            && let Some(whom) = whom
+        {
+            causeway_progress::called(&mut self.stamp, whom);
+            self.asked = Asked::Awaited;
         }
+    }
+
+    /// A read whose octets the kernel had at `at` brought something of its answer; or it comes no more, and 0.
+    pub(super) fn hear(&mut self, at: u64) {
+        if self.asked == Asked::Awaited {
+            self.asked = Asked::Heard;
+            causeway_progress::answered(self.stamp, at);
+        }
+    }
+
+    /// What the upstream's next octets are held by; `None` where it is not waited for.
+    pub(super) fn stamp(&self) -> Option<Stamp> {
+        (self.asked == Asked::Awaited).then_some(self.stamp)
+    }
+
+    fn over(&mut self) {
+        self.inbound = Inbound::Over;
+        self.hear(0);
     }
 
     /// One more answer before the answer; whether there were too many.
@@ -156,7 +177,7 @@ impl Outgoing {
         if self.call.is_given_up() {
             if self.inbound != Inbound::Over {
                 machine.reset(self.stream, out);
-                self.inbound = Inbound::Over;
+                self.over();
             }
             return;
         }
@@ -297,7 +318,7 @@ impl Outgoing {
 
     /// The answer is complete. What of the request was not sent by then, nobody waits for.
     pub(super) fn end(&mut self, machine: &mut Machine, out: &mut WriteList) {
-        self.inbound = Inbound::Over;
+        self.over();
         self.call.mailbox().complete();
         if !matches!(self.outbound, Outbound::Sent) {
             machine.reset(self.stream, out);
@@ -306,7 +327,7 @@ impl Outgoing {
 
     /// The call has no answer, or no more of it.
     pub(super) fn fail(&mut self, fault: CallFault) {
-        self.inbound = Inbound::Over;
+        self.over();
         self.call.fail(fault);
     }
 

@@ -58,7 +58,11 @@ impl<T: ?Sized> Mutex<T> {
         if hooks::is_active() {
             return self.lock_told(Location::caller());
         }
-        MutexGuard::of(self.watch.untold(Deed::Lock), self.inner.lock())
+        // Made behind std's: what is made before it is moved, which costs more than the lock.
+        match self.inner.lock() {
+            Ok(inner) => Ok(MutexGuard { held: self.watch.untold(Deed::Lock), inner }),
+            poisoned => MutexGuard::of(self.watch.untold(Deed::Lock), poisoned),
+        }
     }
 
     #[cold]

@@ -65,7 +65,10 @@ impl<T: ?Sized> RwLock<T> {
         if hooks::is_active() {
             return self.read_told(Location::caller());
         }
-        RwLockReadGuard::of(self.watch.untold(Deed::Read), self.inner.read())
+        match self.inner.read() {
+            Ok(inner) => Ok(RwLockReadGuard { _held: self.watch.untold(Deed::Read), inner }),
+            poisoned => RwLockReadGuard::of(self.watch.untold(Deed::Read), poisoned),
+        }
     }
 
     #[cold]
@@ -99,7 +102,10 @@ impl<T: ?Sized> RwLock<T> {
         if hooks::is_active() {
             return self.write_told(Location::caller());
         }
-        RwLockWriteGuard::of(self.watch.untold(Deed::Write), self.inner.write())
+        match self.inner.write() {
+            Ok(inner) => Ok(RwLockWriteGuard { held: self.watch.untold(Deed::Write), inner }),
+            poisoned => RwLockWriteGuard::of(self.watch.untold(Deed::Write), poisoned),
+        }
     }
 
     #[cold]

@@ -37,8 +37,8 @@ const causal = (() => {
   const signed = part => (part >= 0.0005 ? '+' : '') + percent(part);
   const half = point => '± ' + digits((point.high - point.low) / 2, Math.max(places(point.gain), 1));
   function count(number) {
-    if (number >= 1e7) return (number / 1e6).toFixed(1) + ' M';
-    if (number >= 1e4) return (number / 1e3).toFixed(1) + ' k';
+    if (number >= 1e7) return (number / 1e6).toFixed(1) + '\u00a0M';
+    if (number >= 1e4) return (number / 1e3).toFixed(1) + '\u00a0k';
     return number >= 100 ? number.toFixed(0) : number.toFixed(1);
   }
   function time(ns) {
@@ -49,8 +49,11 @@ const causal = (() => {
   const grouped = number => String(number).replace(/\B(?=(\d{3})+$)/g, '\u202f');
   const seconds = number => (number < 10 ? number.toFixed(1) : number.toFixed(0)) + ' s';
 
+  // A name as code, which may be broken between its parts.
+  const code = name => html('code', {}, ...name.split(/(?<=::|\/|> )/).flatMap(part => [part, html('wbr', {})]));
+
   // A sentence with its names, which stand in backticks, as code.
-  const sentence = text => text.replace(/ %/g, '\u00a0%').replace(/± /g, '±\u00a0').split('`').map((part, at) => (at % 2 ? html('code', {}, part) : part));
+  const sentence = text => text.replace(/ %/g, '\u00a0%').replace(/± /g, '±\u00a0').split('`').map((part, at) => (at % 2 ? code(part) : part));
 
   const at = (curve, speedup) => curve.find(point => Math.abs(point.speedup - speedup) < 1e-6);
   const top = curve => curve[curve.length - 1];
@@ -96,7 +99,7 @@ const causal = (() => {
     const facts = [];
     const first = report.progress[0];
     if (first) {
-      facts.push(fact(first.name, count(first.baseline_rate) + ' a second', grouped(first.count) + ' seen'));
+      facts.push(fact(first.name, count(first.baseline_rate) + '/s', grouped(first.count) + ' seen'));
       facts.push(fact('Time for each', time(first.baseline_ns), 'on average, nothing made faster'));
     }
     const [load, says] = LOADS[report.load.kind];
@@ -178,7 +181,7 @@ const causal = (() => {
         html(
           'td',
           { class: 'name' },
-          html('a', { href: '#target-' + index }, html('code', {}, target.name)),
+          html('a', { href: '#target-' + index }, code(target.name)),
           html('span', { class: 'kind' }, KINDS[target.kind]),
         ),
         ...COLUMNS.map(column => gainCell(curve, column)),
@@ -288,7 +291,7 @@ const causal = (() => {
     return html(
       'article',
       { class: 'card panel' + (last.high < 0 ? ' loss' : ''), id: 'target-' + index, 'data-target': target.name },
-      html('header', {}, html('code', {}, target.name), html('span', {}, KINDS[target.kind])),
+      html('header', {}, code(target.name), html('span', {}, KINDS[target.kind])),
       drawing,
       readout,
     );
@@ -308,7 +311,7 @@ const causal = (() => {
 
   function drawMeasured(report) {
     const points = report.progress.map(point => [
-      html('code', {}, point.name),
+      code(point.name),
       `${count(point.baseline_rate)} a second`,
       time(point.baseline_ns),
       grouped(point.count),
@@ -341,7 +344,7 @@ const causal = (() => {
         const point = same && chosen && at(chosen.curve(same), COLUMNS[1]);
         return html('td', { class: 'n gain ' + tone(point) }, ...(point ? [html('b', {}, signed(point.gain)), ' ', html('small', {}, half(point))] : ['–']));
       });
-      return html('tr', {}, html('td', {}, html('code', {}, target.name)), ...cells);
+      return html('tr', {}, html('td', {}, code(target.name)), ...cells);
     });
     const rates = parts.map(part => html('td', { class: 'n' }, part.progress[0] ? count(part.progress[0].baseline_rate) + ' a second' : '–'));
     fill(table.tBodies[0], ...body, html('tr', {}, html('td', {}, 'baseline'), ...rates));
@@ -349,7 +352,7 @@ const causal = (() => {
 
   function drawReasons(report) {
     const list = report.reasons.map(reason =>
-      html('li', { 'data-code': reason.code }, html('span', {}, reason.target ? html('code', {}, reason.target) : null, (reason.target ? ': ' : '') + reason.text)),
+      html('li', { 'data-code': reason.code }, html('span', {}, reason.target ? code(reason.target) : null, (reason.target ? ': ' : '') + reason.text)),
     );
     fill(place('reasons'), ...list);
     place('notes').hidden = !list.length;

@@ -1,0 +1,278 @@
+//! Measures what the causal profiler's hooks cost. Prints one JSON object a line, as `inprocess` does.
+//! Usage: `hooks SECONDS`, the time for each case; or `hooks count none|off REQUESTS`, which passes so many requests' hooks
+//! and ends, for a tool that counts instructions.
+//!
+//! Each case is measured without a profile (`off`) and while a window records (`recording`). The cases of a table take turns in
+//! blocks of 0.1 ms or more; the time is the median over the blocks, the ratio is to the first case, block by block.
+
+use std::hint::black_box;
+use std::sync::{Mutex as StdMutex, RwLock as StdRwLock, mpsc as std_mpsc};
+use std::time::{Duration, Instant};
+
+use causeway_causal::policy::{Recorder, Rule};
+use causeway_progress::sync::{Condvar, Mutex, RwLock, mpsc};
+use causeway_progress::{ENTRIES_MAX, Point, Span, Stamp, Visit, stage};
+
+#[path = "../stats.rs"]
+#[allow(dead_code, reason = "the runner uses all of it, this program some")]
+mod stats;
+
+static RECORDER: Recorder = Recorder::new();
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    causeway_progress::install(&RECORDER).unwrap_or_else(|_| panic!("nobody else installs a policy here"));
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["count", which, requests] => count(which, requests.parse().expect("a number of requests")),
+        [seconds] => tables(Duration::from_secs_f64(seconds.parse().expect("seconds"))),
+        _ => panic!("usage: hooks SECONDS | hooks count none|off REQUESTS"),
+    }
+}
+
+fn count(which: &str, requests: u64) {
+    let mut request = Request::new();
+    match which {
+        "none" => (0..requests).for_each(|_| request.bare()),
+        "off" => (0..requests).for_each(|_| request.hooked()),
+        other => panic!("{other} is neither none nor off"),
+    }
+}
+
+/// What a request of the server's passes: every hook, and nothing between them.
+struct Request {
+    connection: Stamp,
+    handler: Span,
+    request: Point,
+    route: Point,
+}
+
+impl Request {
+    /// Hooks in [`hooked`](Self::hooked); a span has two.
+    const HOOKS: u32 = 20;
+
+    fn new() -> Self {
+        Self {
+            connection: Stamp::default(),
+            handler: Span::named("respond"),
+            request: Point::named("request"),
+            route: Point::named("route /"),
+        }
+    }
+
+    #[inline(never)]
+    fn hooked(&mut self) {
+        causeway_progress::after_block();
+        work(stage::READ);
+        black_box(causeway_progress::hold(self.connection, 0));
+        causeway_progress::arrived(&mut self.connection, 0);
+        work(stage::PARSE);
+        let visit = Visit::begin();
+        {
+            let _routing = stage::ROUTE.enter();
+            work(self.handler);
+        }
+        work(stage::ENCODE);
+        causeway_progress::written(&mut self.connection);
+        work(stage::WRITE);
+        visit.end(self.request);
+        visit.end(self.route);
+        causeway_progress::before_block();
+    }
+
+    /// The same without hooks.
+    #[inline(never)]
+    fn bare(&mut self) {
+        (0..6).for_each(|_| {
+            black_box(());
+        });
+        black_box(&mut self.connection);
+    }
+}
+
+/// Keeps the compiler from putting the spans' two ends together.
+#[inline(always)]
+fn work(span: Span) {
+    let _span = span.enter();
+    black_box(());
+}
+
+/// One piece of work.
+struct Case<'a> {
+    name: &'static str,
+    way: Way,
+    /// Entries that a turn writes into the log, at most.
+    entries: u64,
+    turns: Box<dyn FnMut(u64) + 'a>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Off,
+    Recording,
+}
+
+impl<'a> Case<'a> {
+    fn new(name: &'static str, way: Way, entries: u64, mut work: impl FnMut() + 'a) -> Self {
+        Self { name, way, entries, turns: Box::new(move |turns| (0..turns).for_each(|_| work())) }
+    }
+
+    /// How long so many turns take.
+    fn time(&mut self, turns: u64) -> Duration {
+        if self.way == Way::Recording {
+            RECORDER.open(Rule::Record);
+            causeway_progress::activate(true);
+        }
+        let began = Instant::now();
+        (self.turns)(turns);
+        let time = began.elapsed();
+        causeway_progress::activate(false);
+        RECORDER.close();
+        time
+    }
+}
+
+const BLOCK: Duration = Duration::from_micros(100);
+
+/// Measures cases beside each other.
+fn run(table: &str, input: &str, time: Duration, mut cases: Vec<Case<'_>>) {
+    let blocks: Vec<u64> = cases
+        .iter_mut()
+        .map(|case| {
+            // What does not fit into the log would be cheaper than what does.
+            let most = ENTRIES_MAX as u64 / 2 / case.entries.max(1);
+            let mut turns = 16;
+            while turns * 2 < most && case.time(turns) < BLOCK {
+                turns *= 2;
+            }
+            turns
+        })
+        .collect();
+    let mut each: Vec<Vec<f64>> = cases.iter().map(|_| Vec::new()).collect();
+    let until = Instant::now() + time * cases.len() as u32;
+    while Instant::now() < until {
+        for (place, (case, &turns)) in cases.iter_mut().zip(&blocks).enumerate() {
+            each[place].push(case.time(turns).as_nanos() as f64 / turns as f64);
+        }
+    }
+    for (place, case) in cases.iter().enumerate() {
+        let ratios: Vec<_> = each[place].iter().zip(&each[0]).map(|(one, first)| one / first).collect();
+        let line = serde_json::json!({
+            "table": table,
+            "input": input,
+            "name": case.name,
+            "ns": stats::median(&each[place]),
+            "bytes": 0.0,
+            "allocations": 0.0,
+            "ratio": stats::median(&ratios),
+        });
+        println!("{line}");
+    }
+}
+
+fn tables(time: Duration) {
+    use Way::{Off, Recording};
+    let mut requests = [Request::new(), Request::new(), Request::new()];
+    let [bare, off, recording] = &mut requests;
+    assert_eq!(Request::HOOKS, 20, "the table's name says it");
+    run(
+        "hooks",
+        "the 20 of a request",
+        time,
+        vec![
+            Case::new("none", Off, 0, || bare.bare()),
+            Case::new("off", Off, 0, || off.hooked()),
+            Case::new("recording", Recording, 24, || recording.hooked()),
+        ],
+    );
+    let point = Point::named("request");
+    run(
+        "hooks",
+        "one",
+        time,
+        vec![
+            Case::new("a hit, off", Off, 0, || black_box(point).hit()),
+            Case::new("a hit, recording", Recording, 1, || black_box(point).hit()),
+            Case::new("a span, off", Off, 0, || work(black_box(stage::READ))),
+            Case::new("a span, recording", Recording, 2, || work(black_box(stage::READ))),
+        ],
+    );
+    let (theirs, ours) = (StdMutex::new(0_u64), Mutex::new(0_u64));
+    run(
+        "locks",
+        "taken and given up",
+        time,
+        vec![
+            Case::new("std's mutex", Off, 0, || *black_box(&theirs).lock().expect("sound") += 1),
+            Case::new("ours, off", Off, 0, || *black_box(&ours).lock().expect("sound") += 1),
+            Case::new("ours, recording", Recording, 6, || *black_box(&ours).lock().expect("sound") += 1),
+        ],
+    );
+    let (theirs, ours) = (StdRwLock::new(0_u64), RwLock::new(0_u64));
+    run(
+        "read-write locks",
+        "read",
+        time,
+        vec![
+            Case::new("std's", Off, 0, || read(&black_box(&theirs).read().expect("sound"))),
+            Case::new("ours, off", Off, 0, || read(&black_box(&ours).read().expect("sound"))),
+            Case::new("ours, recording", Recording, 6, || read(&black_box(&ours).read().expect("sound"))),
+        ],
+    );
+    let (theirs, ours) = (std::sync::Condvar::new(), Condvar::new());
+    run(
+        "notifications",
+        "that nobody waits for",
+        time,
+        vec![
+            Case::new("std's", Off, 0, || black_box(&theirs).notify_one()),
+            Case::new("ours, off", Off, 0, || black_box(&ours).notify_one()),
+            Case::new("ours, recording", Recording, 1, || black_box(&ours).notify_one()),
+        ],
+    );
+    let (theirs, ours) = (std_mpsc::channel(), mpsc::channel());
+    run(
+        "channels",
+        "sent and received",
+        time,
+        vec![
+            Case::new("std's", Off, 0, || pass_theirs(|value| theirs.0.send(value).is_ok(), &theirs.1)),
+            Case::new("ours, off", Off, 0, || pass_ours(|value| ours.0.send(value).is_ok(), &ours.1)),
+            Case::new("ours, recording", Recording, 4, || pass_ours(|value| ours.0.send(value).is_ok(), &ours.1)),
+        ],
+    );
+    let (theirs, ours) = (std_mpsc::sync_channel(16), mpsc::sync_channel(16));
+    run(
+        "bounded channels",
+        "sent and received",
+        time,
+        vec![
+            Case::new("std's", Off, 0, || pass_theirs(|value| theirs.0.send(value).is_ok(), &theirs.1)),
+            Case::new("ours, off", Off, 0, || pass_ours(|value| ours.0.send(value).is_ok(), &ours.1)),
+            Case::new("ours, recording", Recording, 6, || pass_ours(|value| ours.0.send(value).is_ok(), &ours.1)),
+        ],
+    );
+    run(
+        "threads",
+        "spawned and joined",
+        time,
+        vec![
+            Case::new("std's", Off, 0, || std::thread::spawn(|| ()).join().expect("it does nothing")),
+            Case::new("ours, off", Off, 0, || causeway_progress::thread::spawn(|| ()).join().expect("it does nothing")),
+        ],
+    );
+}
+
+#[inline(always)]
+fn read(value: &u64) {
+    black_box(*value);
+}
+
+fn pass_theirs(send: impl Fn(u64) -> bool, receiver: &std_mpsc::Receiver<u64>) {
+    assert!(send(black_box(7)));
+    assert_eq!(receiver.recv(), Ok(7));
+}
+
+fn pass_ours(send: impl Fn(u64) -> bool, receiver: &mpsc::Receiver<u64>) {
+    assert!(send(black_box(7)));
+    assert_eq!(receiver.recv(), Ok(7));
+}

@@ -1,0 +1,182 @@
+//! A profile that is asked for in the environment, for programs that have no other place for it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::profiler::{Builder, Modes, Profiler};
+
+/// The variable.
+const NAME: &str = "CAUSAL";
+
+/// Begins a profile if the environment variable `CAUSAL` asks for one, and writes its report when the guard is dropped.
+///
+/// `CAUSAL=30s` profiles for that long; further words follow behind commas, as in `CAUSAL=30s,budget=2%,target=encode,out=report.json`:
+/// - `budget`: the part of the time that may be lost;
+/// - `target`, `progress`: names, each as often as wanted;
+/// - `mode`: `both`, `screen` or `confirm`;
+/// - `seed`: a number;
+/// - `out`: the file; `.html` (a page), `.json`, `.coz`, `.folded` or `.pprof` by its ending. `causal.html` unless said otherwise.
+///
+/// The guard waits for the end of the time if the program's own end comes first and `wait` is among the words; else the profile ends with
+/// the program. A value that cannot be read is said on standard error, and there is no profile.
+///
+/// ```no_run
+/// let _profile = causeway_causal::run_from_env();
+/// ```
+#[must_use = "the profile ends when the guard is dropped"]
+pub fn run_from_env() -> Option<Guard> {
+    let value = std::env::var(NAME).ok().filter(|value| !value.is_empty())?;
+    let started = read(&value).map_err(|error| error.to_string()).and_then(|asked| {
+        let profiler = asked.builder.start().map_err(|error| error.to_string())?;
+        Ok(Guard { profiler: Some(profiler), out: asked.out, waits: asked.waits })
+    });
+    started.map_err(|error| eprintln!("{NAME}: {error}")).ok()
+}
+
+/// Writes the report when it is dropped.
+#[derive(Debug)]
+pub struct Guard {
+    profiler: Option<Profiler>,
+    out: PathBuf,
+    waits: bool,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let Some(profiler) = self.profiler.take() else { return };
+        if !self.waits {
+            profiler.stop();
+        }
+        let report = profiler.finish();
+        eprintln!("{}", report.to_terminal(100));
+        let octets = match self.out.extension().and_then(|ending| ending.to_str()) {
+            Some("json") => report.to_json().into_bytes(),
+            Some("coz") => report.to_coz().into_bytes(),
+            Some("folded") => report.to_folded().into_bytes(),
+            Some("pprof") => report.to_pprof(),
+            _ => report.to_html().into_bytes(),
+        };
+        match std::fs::write(&self.out, octets) {
+            Ok(()) => eprintln!("{NAME}: the report is in {}", self.out.display()),
+            Err(error) => eprintln!("{NAME}: {} cannot be written: {error}", self.out.display()),
+        }
+    }
+}
+
+/// What was asked for.
+#[derive(Debug)]
+struct Asked {
+    builder: Builder,
+    out: PathBuf,
+    waits: bool,
+}
+
+/// A word that cannot be read.
+#[derive(Debug, PartialEq, Eq)]
+struct Unreadable {
+    word: String,
+    expected: &'static str,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "found {:?}, expected {}", self.word, self.expected)
+    }
+}
+
+fn read(value: &str) -> Result<Asked, Unreadable> {
+    let mut words = value.split(',').map(str::trim);
+    let first = words.next().unwrap_or_default();
+    let wrong = |word: &str, expected| Unreadable { word: word.to_owned(), expected };
+    let duration = duration(first).ok_or_else(|| wrong(first, "a duration first, as 30s, 500ms or 2m"))?;
+    let mut asked =
+        Asked { builder: Profiler::builder().duration(duration), out: PathBuf::from("causal.html"), waits: false };
+    for word in words {
+        if word == "wait" {
+            asked.waits = true;
+            continue;
+        }
+        let (name, value) = word.split_once('=').unwrap_or((word, ""));
+        let builder = asked.builder;
+        asked.builder = match (name.trim(), value.trim()) {
+            ("budget", value) => builder
+                .budget(part(value).ok_or_else(|| wrong(word, "a part of the time, as budget=3% or budget=0.03"))?),
+            ("target", value) if !value.is_empty() => builder.target(value),
+            ("progress", value) if !value.is_empty() => builder.progress(value),
+            ("mode", "both") => builder.mode(Modes::Both),
+            ("mode", "screen") => builder.mode(Modes::Screen),
+            ("mode", "confirm") => builder.mode(Modes::Confirm),
+            ("mode", _) => return Err(wrong(word, "mode=both, mode=screen or mode=confirm")),
+            ("seed", value) => builder.seed(value.parse().map_err(|_| wrong(word, "a number, as seed=7"))?),
+            ("out", value) if !value.is_empty() => {
+                asked.out = PathBuf::from(value);
+                builder
+            }
+            _ => {
+                return Err(wrong(word, "budget=…, target=NAME, progress=NAME, mode=…, seed=…, out=FILE or wait"));
+            }
+        };
+    }
+    Ok(asked)
+}
+
+fn duration(word: &str) -> Option<Duration> {
+    let unit_at = word.find(|ch: char| !ch.is_ascii_digit() && ch != '.').unwrap_or(word.len());
+    let (number, unit) = word.split_at(unit_at);
+    let seconds = match unit {
+        "ms" => 1e-3,
+        "s" | "" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()
+}
+
+fn part(word: &str) -> Option<f64> {
+    match word.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().ok().map(|percent| percent / 100.0),
+        None => word.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read() {
+        let asked = read("500ms, budget=2%,target=encode,target=span b,mode=screen,seed=7,out=x.json,wait").unwrap();
+        let want = Profiler::builder()
+            .duration(Duration::from_millis(500))
+            .budget(0.02)
+            .target("encode")
+            .target("span b")
+            .mode(Modes::Screen)
+            .seed(7);
+        assert_eq!(format!("{:?}", asked.builder), format!("{want:?}"));
+        assert_eq!((asked.out, asked.waits), (PathBuf::from("x.json"), true));
+        for (value, want) in [("30s", 30_000), ("2m", 120_000), ("1.5", 1500), ("250ms", 250), ("1h", 3_600_000)] {
+            assert_eq!(duration(value), Some(Duration::from_millis(want)), "{value}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        for (value, word, expected) in [
+            ("soon", "soon", "a duration first"),
+            ("-3s", "-3s", "a duration first"),
+            ("", "", "a duration first"),
+            ("5s,budget=much", "budget=much", "a part of the time"),
+            ("5s,mode=c", "mode=c", "mode=both"),
+            ("5s,seed=x", "seed=x", "a number"),
+            ("5s,target=", "target=", "budget=…, target=NAME"),
+            ("5s,tempo=3", "tempo=3", "budget=…, target=NAME"),
+        ] {
+            let error = read(value).unwrap_err();
+            assert_eq!(error.word, word, "{value}");
+            assert!(error.expected.starts_with(expected), "{value}: {error}");
+        }
+    }
+}

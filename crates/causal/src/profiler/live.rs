@@ -1,0 +1,319 @@
+//! This process, as the controller of a profile sees it.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use causeway_progress::{Account, Entry, accounts};
+
+use crate::clock;
+use crate::estimate::{Analyst, Effort, Evidence, Finding, Naming, Recording, Request};
+use crate::ledger::Experiment;
+use crate::outcome::Outcome;
+use crate::policy::{Recorder, Rule};
+use crate::profiler::controller::Program;
+use crate::profiler::{StartError, Stop};
+use crate::report::Stack;
+use crate::sample::{Rate, Sample, Sampler, cpu_time};
+use crate::symbols::Symbols;
+use crate::target::{Profile, Target, Weights};
+
+/// Installed once, for the life of the process.
+static RECORDER: Recorder = Recorder::new();
+
+/// After a window's end, until the hooks that were under way have written what they had to say.
+const GRACE: Duration = Duration::from_millis(1);
+/// Samples that are handed over at once, at most, in frames.
+const FRAMES_MAX: usize = 1 << 18;
+
+/// Puts the profiler behind the hooks.
+pub(super) fn prepare() -> Result<(), StartError> {
+    static OURS: OnceLock<bool> = OnceLock::new();
+    let is_ours = *OURS.get_or_init(|| causeway_progress::install(&RECORDER).is_ok());
+    if is_ours { Ok(()) } else { Err(StartError::Foreign) }
+}
+
+/// The process. While there is one, hooks are on.
+pub(super) struct Live {
+    stop: Arc<Stop>,
+    sampler: Option<Sampler>,
+    batch: Batch,
+    thinker: Option<Thinker>,
+    /// For how long each account's thread had had a processor, or waited for one, when the window began.
+    wanted: Vec<(u32, u64)>,
+    /// Which part of the time that it was not blocked each thread had or waited for one, lately.
+    running: Vec<(u32, f64)>,
+    cost: f64,
+}
+
+impl Live {
+    pub(super) fn start(rate: Rate, request: Request) -> Result<Self, StartError> {
+        causeway_progress::on_each_thread();
+        let sampler = Sampler::start(rate).map_err(StartError::Sampler)?;
+        let thinker = Thinker::start(request).map_err(StartError::Thread)?;
+        let live = Self {
+            stop: Arc::default(),
+            sampler: Some(sampler),
+            batch: Batch::default(),
+            thinker: Some(thinker),
+            wanted: Vec::new(),
+            running: Vec::new(),
+            cost: cost_of_event(),
+        };
+        causeway_progress::activate(true);
+        Ok(live)
+    }
+
+    pub(super) fn stop(&self) -> &Arc<Stop> {
+        &self.stop
+    }
+
+    fn let_go(&mut self) {
+        RECORDER.close();
+        causeway_progress::activate(false);
+        self.sampler = None;
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
+impl Program for Live {
+    fn now(&self) -> u64 {
+        clock::now()
+    }
+
+    fn sleep(&mut self, length: u64) {
+        self.stop.sleep(Duration::from_nanos(length));
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.is_wished()
+    }
+
+    fn record(&mut self) {
+        self.wanted.clear();
+        self.wanted.extend(accounts().into_iter().filter_map(|one| Some((one.number(), wanted(one)?))));
+        RECORDER.open(Rule::Record);
+    }
+
+    fn recorded(&mut self) -> Recording {
+        RECORDER.close();
+        let all = accounts();
+        let used = |number: u32| {
+            let account: &Account = all.iter().find(|account| account.number() == number)?;
+            let before = self.wanted.iter().find(|&&(one, _)| one == number)?.1;
+            // Another thread may have the account by now.
+            wanted(account)?.checked_sub(before)
+        };
+        let used: Vec<Option<u64>> = all.iter().map(|account| used(account.number())).collect();
+        std::thread::sleep(GRACE);
+        let trace = RECORDER.take(|_| 1.0);
+        let recording = Recording::new(trace, |number| used.get(number as usize).copied().flatten());
+        self.running.clear();
+        self.running.extend(recording.trace.threads.iter().map(|thread| (thread.number, thread.running)));
+        recording
+    }
+
+    fn pause(&mut self, weights: Option<&Weights>, speedup: f64) {
+        for account in accounts() {
+            let known = self.running.iter().find(|&&(number, _)| number == account.number());
+            RECORDER.ledger().set_running(account, known.map_or(1.0, |&(_, part)| part));
+        }
+        RECORDER.open_experiment(&Experiment { weights, speedup });
+    }
+
+    fn spent(&self) -> u64 {
+        RECORDER.ledger().spent(clock::now()).delayed
+    }
+
+    fn paused(&mut self) -> (Outcome, u64) {
+        RECORDER.close();
+        std::thread::sleep(GRACE);
+        let (outcome, spent) = RECORDER.outcome();
+        // What is held on connections is a part of the same delay.
+        (outcome, spent.delayed)
+    }
+
+    fn samples(&mut self, seen: &mut dyn FnMut(u32, u32)) {
+        if let Some(sampler) = &mut self.sampler {
+            sampler.refresh();
+            sampler.drain(|sample| {
+                seen(sample.kind, sample.weight);
+                self.batch.push(sample);
+            });
+        }
+        if self.batch.frames.len() > FRAMES_MAX {
+            self.hand_over();
+        }
+    }
+
+    fn cost_of_event(&self) -> f64 {
+        self.cost
+    }
+
+    fn think(&mut self, evidence: Evidence, effort: Effort) {
+        self.hand_over();
+        if let Some(thinker) = &mut self.thinker
+            && !thinker.is_busy
+        {
+            thinker.is_busy = thinker.ask.send(Ask::Look(Box::new(evidence), effort)).is_ok();
+        }
+    }
+
+    fn thought(&mut self) -> Option<Finding> {
+        let thinker = self.thinker.as_mut()?;
+        let finding = thinker.found.try_recv().ok()?;
+        thinker.is_busy = false;
+        Some(finding)
+    }
+
+    fn conclude(&mut self, evidence: Evidence, effort: Effort) -> Option<Finding> {
+        // Whatever is measured is measured; the program runs on without us.
+        self.let_go();
+        self.hand_over();
+        let Thinker { ask, found, is_busy, .. } = self.thinker.take()?;
+        if is_busy {
+            drop(found.recv());
+        }
+        ask.send(Ask::Look(Box::new(evidence), effort)).ok()?;
+        found.recv().ok()
+    }
+}
+
+impl Live {
+    fn hand_over(&mut self) {
+        if let Some(thinker) = &self.thinker {
+            // Nobody there: then nobody will miss them.
+            let _ = thinker.ask.send(Ask::Samples(std::mem::take(&mut self.batch)));
+        }
+    }
+}
+
+/// The thread that works out what is known.
+struct Thinker {
+    ask: Sender<Ask>,
+    found: Receiver<Finding>,
+    is_busy: bool,
+}
+
+enum Ask {
+    Samples(Batch),
+    Look(Box<Evidence>, Effort),
+}
+
+impl Thinker {
+    fn start(request: Request) -> std::io::Result<Self> {
+        let (ask, asked) = channel();
+        let (tell, found) = channel();
+        std::thread::Builder::new().name("causal-analysis".into()).spawn(move || {
+            let mut analyst = Analyst::new(request, Profile::new());
+            for ask in asked {
+                match ask {
+                    Ask::Samples(batch) => batch.each(|sample| analyst.naming().add(sample)),
+                    Ask::Look(evidence, effort) => {
+                        let finding = analyst.look(&evidence, effort);
+                        if tell.send(finding).is_err() {
+                            break;
+                        }
+                    }
+                }
+            }
+        })?;
+        Ok(Self { ask, found, is_busy: false })
+    }
+}
+
+/// Samples on their way to the thinker.
+#[derive(Default)]
+struct Batch {
+    heads: Vec<Head>,
+    frames: Vec<usize>,
+}
+
+struct Head {
+    account: u32,
+    kind: u32,
+    weight: u32,
+    at: u64,
+    frames: std::ops::Range<usize>,
+}
+
+impl Batch {
+    fn push(&mut self, sample: &Sample<'_>) {
+        let begin = self.frames.len();
+        self.frames.extend_from_slice(sample.frames);
+        let Sample { account, kind, weight, at, .. } = *sample;
+        self.heads.push(Head { account, kind, weight, at, frames: begin..self.frames.len() });
+    }
+
+    fn each(self, mut seen: impl FnMut(&Sample<'_>)) {
+        for Head { account, kind, weight, at, frames } in self.heads {
+            seen(&Sample { account, kind, weight, at, frames: &self.frames[frames] });
+        }
+    }
+}
+
+impl Naming for Profile {
+    fn upstreams(&mut self, spans: &[u32]) {
+        Self::upstreams(self, spans);
+    }
+
+    fn samples(&self) -> u64 {
+        Self::samples(self)
+    }
+
+    fn shortcoming(&self) -> Option<&'static str> {
+        match self.is_symbolic() {
+            Symbols::Lines => None,
+            Symbols::Functions => Some(
+                "the program has no line table: there are functions, and no lines or inlined frames; build with debug = \"line-tables-only\"",
+            ),
+            Symbols::None => Some("the program has no symbol table: there are spans alone; build with strip = false"),
+        }
+    }
+
+    fn targets(&mut self, wanted: &[String], max: usize) -> Vec<Target> {
+        Self::targets(self, wanted, max)
+    }
+
+    fn names(&mut self) -> Vec<String> {
+        Self::names(self)
+    }
+
+    fn stacks(&mut self) -> Vec<Stack> {
+        Self::stacks(self)
+    }
+}
+
+/// For how long an account's thread has had a processor or waited for one, nanoseconds; `None` when it has ended.
+///
+/// Who waits for a processor waits the longer the more it has to do, so that time shrinks as its work does. What is neither this nor a
+/// block that the program told of is a wait that nobody told of (a file, a page, a lock that has no hook), and is not made shorter.
+fn wanted(account: &Account) -> Option<u64> {
+    let had = cpu_time(account)?;
+    let statistics = std::fs::read_to_string(format!("/proc/self/task/{}/schedstat", account.tid()?)).ok();
+    let waited = statistics.and_then(|text| text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
+    Some(had + waited.unwrap_or(0))
+}
+
+/// What writing one event down costs, nanoseconds: the clock and the log.
+fn cost_of_event() -> f64 {
+    const EVENTS: u64 = 4096;
+    let account = Account::new(0, "");
+    let log = account.log();
+    let run = || {
+        let began = clock::now();
+        for _ in 0..EVENTS {
+            log.push(0, Entry(clock::now(), 0));
+        }
+        log.clear(0);
+        (clock::now() - began) as f64 / EVENTS as f64
+    };
+    // The first run pays for the memory.
+    run();
+    run().min(run()).clamp(5.0, 500.0)
+}

@@ -1,0 +1,461 @@
+//! Whole profiles of a program that is simulated: no threads, no signals, no time.
+
+use std::sync::Mutex as StdMutex;
+
+use super::controller::{Program, Run};
+use super::*;
+use crate::estimate::{Analyst, Effort, Evidence, Finding, Naming, Recording};
+use crate::experiment::{Dice, PROBE};
+use crate::outcome::{Outcome, PointOutcome};
+use crate::report::{LoadKind, Mode, Stack, TargetReport};
+use crate::target::{Part, Target, TargetKind, Weights};
+use crate::trace::{Event, Thread, Trace};
+
+/// Kinds of work: what is hot, and all else.
+const HOT: u32 = 1;
+const REST: u32 = 2;
+
+/// One thread that does one unit after the other, or an event loop that answers what comes.
+#[derive(Clone, Debug)]
+struct Sim {
+    /// What a unit takes of each kind, nanoseconds; it varies by a tenth.
+    unit: [f64; 2],
+    /// Whether what a unit needs comes from outside, and when: at its own pace, or after the last answer.
+    load: Option<LoadKind>,
+    /// What pauses find in place of the truth.
+    bias: f64,
+    /// Until when it does anything.
+    until: u64,
+    /// How delays grow, as a part of what they should.
+    growth: f64,
+    point: u32,
+    now: u64,
+    opened: u64,
+    pausing: Option<(f64, f64)>,
+    spent: f64,
+    slept: u64,
+    dice: Dice,
+    stop_at: u64,
+    named: Vec<&'static str>,
+}
+
+impl Sim {
+    fn new(seed: u64) -> Self {
+        Self {
+            unit: [60_000.0, 140_000.0],
+            load: None,
+            bias: 0.0,
+            until: u64::MAX,
+            growth: 1.0,
+            point: causeway_progress::Point::named("simulated unit").id(),
+            now: 1_000_000_000,
+            opened: 0,
+            pausing: None,
+            spent: 0.0,
+            slept: 0,
+            dice: Dice::new(seed),
+            stop_at: u64::MAX,
+            named: vec!["hot", "half of the rest", "nothing"],
+        }
+    }
+
+    fn cost(&self) -> f64 {
+        self.unit.iter().sum()
+    }
+
+    /// How much time there is per unit if it is left alone.
+    fn pace(&self) -> f64 {
+        if self.load == Some(LoadKind::Limited) { 2.0 * self.cost() } else { self.cost() }
+    }
+
+    /// Everything that happens in a window.
+    fn trace(&mut self) -> Trace {
+        let (from, to) = (self.opened, self.now);
+        let mut events = Vec::new();
+        let (mut at, mut due) = (from as f64, from as f64);
+        let end = to.min(self.until) as f64;
+        // Four connections, whose clients ask again at once.
+        let mut written = [at; 4];
+        for visit in 1.. {
+            let connection = visit % 4;
+            let arrived = if self.load == Some(LoadKind::Limited) { due } else { written[connection as usize] };
+            if self.load.is_some() {
+                if arrived > at {
+                    events.push((at as u64, Event::BlockBegan));
+                    events.push((arrived as u64, Event::BlockEnded));
+                    at = arrived;
+                }
+                events.push((at as u64, Event::Arrived { connection: 1 << 20 | connection, at: arrived as u64 }));
+                events.push((at as u64, Event::VisitBegan { visit }));
+            }
+            let varies = 0.9 + 0.2 * self.dice.part();
+            for (kind, cost) in [(HOT, self.unit[0]), (REST, self.unit[1])] {
+                events.push((at as u64, Event::Kind(kind)));
+                at += cost * varies;
+            }
+            if at >= end {
+                break;
+            }
+            events.push((
+                at as u64,
+                match self.load {
+                    Some(_) => Event::VisitEnded { visit, point: self.point },
+                    None => Event::Hit { point: self.point },
+                },
+            ));
+            if self.load.is_some() {
+                events.push((at as u64, Event::Written { connection: 1 << 20 | connection }));
+                written[connection as usize] = at;
+            }
+            due += self.pace();
+        }
+        events.retain(|&(at, _)| at <= to.min(self.until));
+        if self.until <= to {
+            let last = events.last().map_or(from, |&(at, _)| at);
+            events.push((last, Event::BlockBegan));
+        }
+        let thread = Thread { number: 0, is_worker: self.load.is_some(), running: 1.0, kind: REST, events };
+        Trace { span: from..to, threads: vec![thread] }
+    }
+}
+
+/// A [`Sim`] whose findings are worked out at once.
+struct Simulated {
+    sim: Sim,
+    analyst: Analyst<Names>,
+    finding: Option<Finding>,
+    /// What was lost, at the end of every window, against what may have been.
+    purse: Vec<(u64, f64)>,
+}
+
+#[derive(Clone, Debug)]
+struct Names {
+    named: Vec<&'static str>,
+    samples: u64,
+}
+
+impl Naming for Names {
+    fn upstreams(&mut self, _: &[u32]) {}
+
+    fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    fn shortcoming(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn targets(&mut self, _: &[String], _: usize) -> Vec<Target> {
+        let target = |&name: &&'static str| {
+            let mut parts = vec![Part::default(); 4];
+            let share = match name {
+                "hot" => {
+                    parts[HOT as usize] = Part { part: 1.0, error: 0.0 };
+                    0.3
+                }
+                "half of the rest" => {
+                    parts[REST as usize] = Part { part: 0.5, error: 0.5 / (self.samples.max(1) as f64).sqrt() };
+                    0.35
+                }
+                _ => {
+                    parts[3] = Part { part: 1.0, error: 0.0 };
+                    0.2
+                }
+            };
+            let weights = Weights { parts, calls: None };
+            Target { name: name.into(), kind: TargetKind::Function, share, samples: self.samples, weights }
+        };
+        self.named.iter().map(target).collect()
+    }
+
+    fn names(&mut self) -> Vec<String> {
+        self.named.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    fn stacks(&mut self) -> Vec<Stack> {
+        Vec::new()
+    }
+}
+
+impl Program for Simulated {
+    fn now(&self) -> u64 {
+        self.sim.now
+    }
+
+    fn sleep(&mut self, length: u64) {
+        let sim = &mut self.sim;
+        assert!(length > 0);
+        sim.now += length;
+        sim.slept += length;
+        if let Some((growth, _)) = sim.pausing {
+            sim.spent += growth * length as f64;
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.sim.now >= self.sim.stop_at
+    }
+
+    fn record(&mut self) {
+        self.sim.opened = self.sim.now;
+    }
+
+    fn recorded(&mut self) -> Recording {
+        let trace = self.sim.trace();
+        Recording::new(trace, |_| None)
+    }
+
+    fn pause(&mut self, weights: Option<&Weights>, speedup: f64) {
+        let sim = &mut self.sim;
+        let ([hot, rest], cost) = (sim.unit, sim.cost());
+        let share = |weights: &Weights| (weights.part(HOT) * hot + weights.part(REST) * rest) / cost;
+        sim.opened = sim.now;
+        sim.spent = 0.0;
+        sim.pausing = Some(match weights {
+            None => (PROBE, 0.0),
+            Some(weights) => {
+                let gain = speedup * share(weights);
+                (gain * sim.growth, gain + if speedup > 0.0 { sim.bias } else { 0.0 })
+            }
+        });
+    }
+
+    fn spent(&self) -> u64 {
+        self.sim.spent as u64
+    }
+
+    fn paused(&mut self) -> (Outcome, u64) {
+        let sim = &mut self.sim;
+        let (_, gain) = sim.pausing.take().unwrap();
+        let wall = (sim.now - sim.opened) as f64;
+        let follows = if sim.load == Some(LoadKind::Limited) { 0.0 } else { 1.0 };
+        let time = wall - sim.spent * follows;
+        let noise = 1.0 + 0.01 * sim.dice.normal();
+        let hits = if sim.now > sim.until { 0.0 } else { time / (sim.pace() * (1.0 - gain)) * noise };
+        let mut points = vec![PointOutcome::default(); sim.point as usize + 1];
+        points[sim.point as usize] = PointOutcome {
+            hits: hits as u64,
+            ns_per_unit: if hits >= 1.0 { (wall - sim.spent) / hits } else { 0.0 },
+            ..PointOutcome::default()
+        };
+        self.purse.push((sim.now, sim.spent));
+        (Outcome { points, busiest: 1.0 }, sim.spent as u64)
+    }
+
+    fn samples(&mut self, seen: &mut dyn FnMut(u32, u32)) {
+        let count = std::mem::take(&mut self.sim.slept) / 4_000_000;
+        for _ in 0..count {
+            let is_hot = self.sim.dice.part() * self.sim.cost() < self.sim.unit[0];
+            seen(if is_hot { HOT } else { REST }, 4);
+            self.analyst.naming().samples += 1;
+        }
+    }
+
+    fn cost_of_event(&self) -> f64 {
+        25.0
+    }
+
+    fn think(&mut self, evidence: Evidence, effort: Effort) {
+        // Without optimisation it takes longer.
+        let effort = Effort { time: effort.time * 10, ..effort };
+        self.finding = Some(self.analyst.look(&evidence, effort));
+    }
+
+    fn thought(&mut self) -> Option<Finding> {
+        self.finding.take()
+    }
+
+    fn conclude(&mut self, evidence: Evidence, effort: Effort) -> Option<Finding> {
+        Some(self.analyst.look(&evidence, effort))
+    }
+}
+
+/// A profile of a simulated program, that is asked for like any other.
+fn profile(sim: Sim, builder: &Builder) -> Report {
+    let request = builder.request().unwrap();
+    let names = Names { named: sim.named.clone(), samples: 0 };
+    let (began, budget) = (sim.now, builder.budget);
+    let seed = builder.seed.unwrap_or(1);
+    let mut program =
+        Simulated { sim, analyst: Analyst::new(request.clone(), names), finding: None, purse: Vec::new() };
+    let run = Run { request, duration: builder.duration, seed, until_precise: builder.until_precise };
+    let phases = StdMutex::new(Vec::new());
+    let report = run.carry_out(&mut program, &mut |phase, _| phases.lock().unwrap().push(phase));
+    let mut lost = 0.0;
+    for (at, spent) in program.purse {
+        lost += spent;
+        assert!(lost <= budget * (at - began) as f64 + 1.0, "{lost} lost after {}", at - began);
+    }
+    let phases = phases.into_inner().unwrap();
+    assert_eq!(phases.last(), Some(&Phase::Finished));
+    assert!(phases.contains(&Phase::Analysing));
+    // Whatever happened, it can be written down and read.
+    assert_eq!(Report::from_json(&report.to_json()).unwrap().targets.len(), report.targets.len());
+    for point in
+        report.targets.iter().flat_map(|target| target.curve.iter().chain(&target.latency).chain(&target.confirmed))
+    {
+        assert!(point.low <= point.gain && point.gain <= point.high && point.high.is_finite(), "{point:?}");
+    }
+    report
+}
+
+fn seconds(seconds: u64) -> Builder {
+    Profiler::builder().duration(Duration::from_secs(seconds)).seed(seconds)
+}
+
+#[track_caller]
+fn target<'a>(report: &'a Report, name: &str) -> &'a TargetReport {
+    report.targets.iter().find(|target| target.name == name).unwrap_or_else(|| panic!("no {name}: {report:?}"))
+}
+
+#[track_caller]
+fn gains(report: &Report, name: &str, share: f64, by: f64) {
+    let target = target(report, name);
+    assert!(target.curve.len() > 2, "{target:?}");
+    for point in &target.curve {
+        let want = share * point.speedup;
+        assert!((point.gain - want).abs() <= by && point.low <= want && want <= point.high, "{want}: {point:?}");
+    }
+}
+
+fn codes(report: &Report) -> Vec<(&str, ReasonCode)> {
+    report.reasons.iter().map(|reason| (reason.target.as_str(), reason.code)).collect()
+}
+
+/// A unit is 30 % hot; half of the rest is 35 %; what never runs gives nothing.
+#[test]
+fn screening_and_confirming_find_what_is_true() {
+    for seed in 0..4 {
+        let report = profile(Sim::new(seed), &seconds(12).seed(seed));
+        gains(&report, "hot", 0.3, 0.01);
+        gains(&report, "half of the rest", 0.35, 0.01);
+        gains(&report, "nothing", 0.0, 1e-9);
+        let ranks: Vec<&str> = report.targets.iter().map(|target| target.name.as_str()).collect();
+        assert_eq!(ranks, ["half of the rest", "hot", "nothing"]);
+        for target in &report.targets[..2] {
+            assert_eq!(target.mode, Mode::A);
+            assert!(!target.confirmed.is_empty(), "{target:?}");
+            let share = if target.name == "hot" { 0.3 } else { 0.35 };
+            for point in &target.confirmed {
+                assert!((point.gain - share * point.speedup).abs() < 0.03, "{point:?}");
+            }
+        }
+        assert_eq!((report.load.kind, report.load.elasticity), (LoadKind::Closed, None));
+        assert!(report.perturbation.paused > 0.01 && report.perturbation.paused <= 0.03, "{:?}", report.perturbation);
+        assert!(report.perturbation.recording > 0.0 && report.perturbation.recording < 0.02);
+        assert!((report.progress[0].baseline_rate - 5000.0).abs() < 100.0, "{:?}", report.progress);
+        assert_eq!(codes(&report), []);
+    }
+}
+
+/// A load that comes at its own pace: no gain in throughput, but a shorter time for each.
+#[test]
+fn a_load_that_sets_the_pace_is_found_out() {
+    let sim = Sim { load: Some(LoadKind::Limited), ..Sim::new(3) };
+    let report = profile(sim, &seconds(12));
+    assert_eq!(report.load.kind, LoadKind::Limited, "{:?}", report.load);
+    assert!(report.load.elasticity.unwrap() < 0.2);
+    assert!(codes(&report).contains(&("", ReasonCode::LoadLimited)));
+    gains(&report, "hot", 0.0, 0.005);
+    let hot = target(&report, "hot");
+    let half = hot.latency.iter().find(|point| point.speedup == 0.5).unwrap();
+    assert!((half.gain - 0.15).abs() < 0.01, "{half:?}");
+    assert!((report.load.utilisation - 0.5).abs() < 0.05, "{:?}", report.load);
+}
+
+#[test]
+fn clients_that_wait_are_found_out() {
+    let sim = Sim { load: Some(LoadKind::Closed), ..Sim::new(3) };
+    let report = profile(sim, &seconds(12));
+    assert_eq!(report.load.kind, LoadKind::Closed);
+    assert!(report.load.elasticity.unwrap() > 0.8, "{:?}", report.load);
+    gains(&report, "hot", 0.3, 0.015);
+}
+
+/// Where pauses find something else than the replay, it is said, and what they found is shown.
+#[test]
+fn a_disagreement_is_said() {
+    let report = profile(Sim { bias: 0.1, ..Sim::new(2) }, &seconds(12));
+    assert!(codes(&report).contains(&("hot", ReasonCode::Disagreement)), "{:?}", report.reasons);
+    let hot = target(&report, "hot");
+    assert_eq!((hot.mode, &hot.curve), (Mode::B, &hot.confirmed));
+}
+
+#[test]
+fn modes_keep_to_their_windows() {
+    let screen = profile(Sim::new(1), &seconds(6).mode(Modes::Screen));
+    assert_eq!(screen.perturbation.windows[1], 0);
+    assert!(screen.targets.iter().all(|target| target.confirmed.is_empty() && target.mode == Mode::A));
+    let confirm = profile(Sim::new(1), &seconds(12).mode(Modes::Confirm).target("hot"));
+    assert_eq!(confirm.targets.len(), 1, "only what was asked for");
+    assert_eq!(confirm.targets[0].mode, Mode::B);
+    assert!(confirm.perturbation.windows[1] > confirm.perturbation.windows[0]);
+}
+
+/// What is not there is said, with what is called alike.
+#[test]
+fn what_was_not_seen_is_said() {
+    let unknown = profile(Sim::new(1), &seconds(4).target("hott"));
+    assert_eq!(unknown.reasons[0].code, ReasonCode::UnknownTarget);
+    assert!(unknown.reasons[0].text.contains("`hot`"), "{}", unknown.reasons[0].text);
+
+    let idle = profile(Sim { until: 0, ..Sim::new(1) }, &seconds(4));
+    assert!(codes(&idle).contains(&("", ReasonCode::NoProgress)), "{:?}", idle.reasons);
+    assert!(idle.targets.iter().all(|target| target.curve.is_empty()), "shares, and no claims");
+
+    let nothing = profile(Sim { named: Vec::new(), until: 0, ..Sim::new(1) }, &seconds(1));
+    assert!(nothing.targets.is_empty() && codes(&nothing).contains(&("", ReasonCode::NoProgress)));
+}
+
+/// A program that ends, or goes idle, in the middle still has an answer.
+#[test]
+fn a_program_may_end_in_the_middle() {
+    let report = profile(Sim { until: 4_000_000_000, ..Sim::new(5) }, &seconds(10));
+    let hot = target(&report, "hot").curve.iter().find(|point| point.speedup == 0.5).unwrap();
+    assert!((hot.gain - 0.15).abs() < 0.02, "{hot:?}");
+    assert!(hot.low < 0.15 && hot.high > 0.15);
+}
+
+#[test]
+fn it_stops_when_told() {
+    let report = profile(Sim { stop_at: 4_500_000_000, ..Sim::new(1) }, &seconds(30));
+    assert!((3.5..3.6).contains(&report.seconds), "{}", report.seconds);
+    assert!(codes(&report).contains(&("", ReasonCode::Stopped)));
+    gains(&report, "hot", 0.3, 0.01);
+    let at_once = profile(Sim { stop_at: 0, ..Sim::new(1) }, &seconds(30));
+    assert!(codes(&at_once).contains(&("", ReasonCode::NoProgress)));
+}
+
+/// Asked to, it ends once the best are known to a percentage point.
+#[test]
+fn it_ends_when_it_is_precise_if_asked_to() {
+    let report = profile(Sim::new(1), &seconds(60).until_precise());
+    assert!((1.0..50.0).contains(&report.seconds), "{}", report.seconds);
+    gains(&report, "hot", 0.3, 0.01);
+    assert!(!codes(&report).iter().any(|(_, code)| *code == ReasonCode::Stopped));
+}
+
+/// Delays that grow faster than they should end their windows; the budget holds (checked in [`profile`]) and it is said.
+#[test]
+fn windows_that_cost_too_much_are_ended() {
+    let report = profile(Sim { growth: 3.0, ..Sim::new(1) }, &seconds(12).budget(0.02));
+    assert!(report.perturbation.paused <= 0.02, "{:?}", report.perturbation);
+    let tight = profile(Sim::new(1), &seconds(3).budget(0.0005));
+    assert!(codes(&tight).iter().any(|(_, code)| *code == ReasonCode::BudgetSpent), "{:?}", tight.reasons);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let cases = [
+        (Profiler::builder().duration(Duration::ZERO), "more than nothing"),
+        (Profiler::builder().duration(Duration::from_secs(1 << 20)), "at most a day"),
+        (Profiler::builder().budget(0.5), "from 0 to 0.25"),
+        (Profiler::builder().budget(f64::NAN), "from 0 to 0.25"),
+        (Profiler::builder().speedups(&[0.5, 1.5]), "1.5 is no speed-up"),
+        (Profiler::builder().speedups(&[]), "above 0"),
+    ];
+    for (builder, want) in cases {
+        let error = builder.clone().start().unwrap_err().to_string();
+        assert!(error.contains(want), "{builder:?}: {error}");
+    }
+}

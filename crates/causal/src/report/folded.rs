@@ -1,0 +1,42 @@
+//! Stacks as flame graphs are drawn from: one a line, frames from the outermost, then the weight.
+
+use super::Report;
+
+impl Report {
+    /// Folded stacks: `worker;main;serve 12`, in milliseconds of processor time. Empty when nothing was sampled.
+    #[must_use]
+    pub fn to_folded(&self) -> String {
+        let mut out = String::new();
+        for stack in &self.stacks {
+            for (at, frame) in stack.frames.iter().enumerate() {
+                if at > 0 {
+                    out.push(';');
+                }
+                // What separates frames and lines cannot stand in a frame.
+                out.extend(frame.chars().map(|ch| match ch {
+                    ';' => ':',
+                    ch if ch.is_control() => ' ',
+                    ch => ch,
+                }));
+            }
+            out.push_str(&format!(" {}\n", stack.count));
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Stack;
+    use super::*;
+
+    #[test]
+    fn a_stack_is_a_line() {
+        let stack =
+            |frames: &[&str], count| Stack { frames: frames.iter().map(|&frame| frame.to_owned()).collect(), count };
+        let stacks = vec![stack(&["worker", "main", "<[u8; 4] as A>::b"], 12), stack(&["a b", "two\nlines"], 1)];
+        let report = Report { stacks, ..Report::default() };
+        assert_eq!(report.to_folded(), "worker;main;<[u8: 4] as A>::b 12\na b;two lines 1\n");
+        assert_eq!(Report::default().to_folded(), "");
+    }
+}

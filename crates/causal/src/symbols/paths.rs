@@ -1,0 +1,149 @@
+//! Files' names without what differs from machine to machine.
+
+/// Whose code it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Origin {
+    /// The program's own, its workspace's.
+    Program,
+    /// A package's that it uses.
+    Package,
+    /// Rust's own libraries'.
+    Rust,
+    /// The C library's, or of what else is loaded.
+    System,
+}
+
+/// The file's name from its package's or workspace's folder on: `tokio/src/runtime/task/mod.rs`, `std/src/thread/mod.rs`,
+/// `crates/h1/src/parse.rs`. `folders` are those in which the program was compiled, longest first.
+pub(super) fn readable(file: &str, folders: &[String]) -> (String, Origin) {
+    let file = file.replace("/./", "/");
+    let behind = |mark: &str| file.split_once(mark).map(|(_, rest)| rest);
+    if let Some(rest) = behind("/registry/src/").and_then(|rest| rest.split_once('/')).map(|(_, rest)| rest) {
+        return (without_version(rest), Origin::Package);
+    }
+    if let Some(rest) = behind("/git/checkouts/") {
+        // name-hash/revision/path
+        let mut parts = rest.splitn(3, '/');
+        if let (Some(name), Some(_), Some(path)) = (parts.next(), parts.next(), parts.next()) {
+            let name = name.rsplit_once('-').map_or(name, |(name, _)| name);
+            return (format!("{name}/{path}"), Origin::Package);
+        }
+    }
+    if let Some(rest) = behind("/rust/deps/") {
+        return (without_version(rest), Origin::Rust);
+    }
+    if file.contains("/rustc/") || file.contains("/rustlib/src/rust/") {
+        return match file.split_once("/library/") {
+            Some((_, rest)) => (rest.to_owned(), Origin::Rust),
+            None => (file, Origin::Rust),
+        };
+    }
+    for folder in folders {
+        if let Some(rest) = file.strip_prefix(folder.as_str()).and_then(|rest| rest.strip_prefix('/')) {
+            return (rest.to_owned(), Origin::Program);
+        }
+    }
+    let origin = if file.starts_with('/') { Origin::System } else { Origin::Program };
+    (file.trim_start_matches("./").to_owned(), origin)
+}
+
+/// `name-1.2.3/src/lib.rs` is `name/src/lib.rs`.
+fn without_version(path: &str) -> String {
+    let (package, rest) = path.split_once('/').unwrap_or((path, ""));
+    let is_version = |at: &usize| {
+        let mut numbers = package[at + 1..].splitn(3, '.');
+        let is_number = |part: Option<&str>| part.is_some_and(|part| part.bytes().all(|octet| octet.is_ascii_digit()));
+        is_number(numbers.next()) && is_number(numbers.next()) && numbers.next().is_some()
+    };
+    let end = package.match_indices('-').map(|(at, _)| at).find(is_version).unwrap_or(package.len());
+    format!("{}/{rest}", &package[..end])
+}
+
+/// The module that a file is, by the roots of crates (file and name): `/w/crates/h1/src/read/body.rs` is `h1::read::body`.
+pub(super) fn module(file: &str, crates: &[(String, String)]) -> Option<String> {
+    let file = file.replace("/./", "/");
+    let folder = |root: &str| root.rfind('/').map_or(0, |at| at + 1);
+    let of_file = crates.iter().filter(|(root, _)| *root == file || file.starts_with(&root[..folder(root)]));
+    // A folder may be of a library and of programs; what is not a program's root is the library's.
+    let (root, name) = of_file.max_by_key(|(root, _)| (*root == file, folder(root), root.ends_with("/lib.rs")))?;
+    let inside = if *root == file { "" } else { &file[folder(root)..] };
+    let inside = inside.trim_end_matches(".rs").trim_end_matches("/mod");
+    let parts = std::iter::once(name.as_str()).chain(inside.split('/').filter(|part| !part.is_empty()));
+    Some(parts.collect::<Vec<_>>().join("::"))
+}
+
+/// By a function's name, where no file is known.
+pub(super) fn by_function(name: &str) -> Option<Origin> {
+    let path = name.trim_start_matches(['<', '&', '*']);
+    let package = path.split("::").next()?;
+    let is_rust =
+        ["std", "core", "alloc", "test", "proc_macro", "__rustc", "rust_begin_unwind", "hashbrown"].contains(&package);
+    is_rust.then_some(Origin::Rust)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_from_machine_to_machine_is_left_out() {
+        let folders = ["/home/u/app/crates/deep".to_owned(), "/home/u/app".to_owned()];
+        let cases = [
+            ("/home/u/app/src/main.rs", "src/main.rs", Origin::Program),
+            ("/home/u/app/crates/deep/src/lib.rs", "src/lib.rs", Origin::Program),
+            ("/home/u/app/./crates/h1/src/lib.rs", "crates/h1/src/lib.rs", Origin::Program),
+            ("/home/u/apparent/src/lib.rs", "/home/u/apparent/src/lib.rs", Origin::System),
+            ("src/main.rs", "src/main.rs", Origin::Program),
+            ("./src/main.rs", "src/main.rs", Origin::Program),
+            (
+                "/home/u/.cargo/registry/src/index.example-0123/tokio-1.54.0/src/runtime/park.rs",
+                "tokio/src/runtime/park.rs",
+                Origin::Package,
+            ),
+            ("/c/registry/src/i/aws-lc-sys-0.30.0-rc.1/a/b.c", "aws-lc-sys/a/b.c", Origin::Package),
+            ("/c/registry/src/i/md-5-0.10.6/src/lib.rs", "md-5/src/lib.rs", Origin::Package),
+            ("/c/git/checkouts/some-name-0123abc/4567/src/lib.rs", "some-name/src/lib.rs", Origin::Package),
+            ("/rustc/0123/library/std/src/io/mod.rs", "std/src/io/mod.rs", Origin::Rust),
+            ("/x/lib/rustlib/src/rust/library/core/src/fmt/mod.rs", "core/src/fmt/mod.rs", Origin::Rust),
+            ("/rust/deps/hashbrown-0.15.2/src/raw/mod.rs", "hashbrown/src/raw/mod.rs", Origin::Rust),
+            ("/build/glibc/string/memcpy.S", "/build/glibc/string/memcpy.S", Origin::System),
+        ];
+        for (file, want, origin) in cases {
+            assert_eq!(readable(file, &folders), (want.to_owned(), origin), "{file}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_a_module_of_the_crate_whose_root_is_nearest() {
+        let crates = [
+            ("/w/h1/src/lib.rs", "h1"),
+            ("/w/h1/src/main.rs", "tool"),
+            ("/w/src/lib.rs", "app"),
+            ("/w/h1/examples/x.rs", "x"),
+        ];
+        let crates = crates.map(|(root, name)| (root.to_owned(), name.to_owned()));
+        for (file, want) in [
+            ("/w/h1/src/lib.rs", Some("h1")),
+            ("/w/h1/src/main.rs", Some("tool")),
+            ("/w/h1/src/read/body.rs", Some("h1::read::body")),
+            ("/w/h1/src/read/mod.rs", Some("h1::read")),
+            ("/w/./src/a.rs", Some("app::a")),
+            ("/w/h1/examples/x.rs", Some("x")),
+            ("/elsewhere/a.rs", None),
+        ] {
+            assert_eq!(module(file, &crates).as_deref(), want, "{file}");
+        }
+    }
+
+    #[test]
+    fn rusts_own_functions_are_known_by_name() {
+        for (name, want) in [
+            ("core::fmt::write", Some(Origin::Rust)),
+            ("<alloc::vec::Vec<u8> as Drop>::drop", Some(Origin::Rust)),
+            ("<&std::fs::File as Read>::read", Some(Origin::Rust)),
+            ("app::core::run", None),
+        ] {
+            assert_eq!(by_function(name), want, "{name}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Which route a request's answer is counted for, and what it is called.
+
+use std::sync::{Arc, Mutex};
+
+use causeway_pipeline::build::ServerSpec;
+use causeway_pipeline::{Context, Handler, Outcome, Registry, Step, route};
+use causeway_testkit::{Kit, Request};
+use serde_json::json;
+
+/// Stands in front of all others, and writes down which route had the last word.
+struct Tell(Arc<Mutex<Vec<String>>>);
+
+impl Handler for Tell {
+    fn enter(&self, _: &mut Context) -> Step {
+        Step::Next
+    }
+
+    fn end(&self, cx: &Context, _: &Outcome) {
+        let point = route::answered(cx).expect("this handler was entered at least");
+        self.0.lock().unwrap().push(causeway_progress::points()[point.id() as usize].clone());
+    }
+}
+
+#[test]
+fn an_answer_is_its_innermost_routes() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let mut registry = Registry::default();
+    causeway_modules::register(&mut registry);
+    let telling = Arc::clone(&told);
+    registry.handler("tell", move |_, _| Ok(Box::new(Tell(Arc::clone(&telling)))));
+    let respond = json!({ "handler": "static_response", "body": "x" });
+    // As Caddy adapts a site with two `handle`s, a named route, and errors.
+    let site = json!([
+        { "match": [{ "path": ["/api/*"] }], "group": "g", "handle": [
+            { "handler": "subroute", "routes": [
+                { "match": [{ "method": ["POST"] }], "handle": [respond], "terminal": true },
+                { "handle": [{ "handler": "vars", "a": "b" }, respond] },
+            ] },
+        ] },
+        { "match": [{ "path": ["/named"] }], "group": "g", "handle": [{ "handler": "invoke", "name": "shared" }] },
+        { "match": [{ "path": ["/fails"] }], "group": "g", "handle": [{ "handler": "error", "status_code": 418 }] },
+    ]);
+    let routes = json!([
+        { "handle": [{ "handler": "tell" }] },
+        { "match": [{ "host": ["localhost"] }], "handle": [{ "handler": "subroute", "routes": site }], "terminal": true },
+    ]);
+    let named = json!({ "shared": { "handle": [respond] } });
+    let errors = json!([{ "match": [{ "path": ["/fails"] }], "handle": [respond] }]);
+    let spec =
+        ServerSpec { named_routes: named.as_object(), errors: Some(&errors), ..ServerSpec::new("srv0", &routes) };
+    let mut kit = Kit::of(&registry, &spec).unwrap_or_else(|error| panic!("{error}"));
+    for (request, want) in [
+        (Request::new("POST", "/api/x"), "route localhost /api/* POST"),
+        (Request::new("GET", "/api/x"), "route localhost /api/*"),
+        (Request::new("GET", "/named"), "route &shared"),
+        (Request::new("GET", "/fails"), "route errors /fails"),
+        (Request::new("GET", "/nothing"), "route localhost"),
+    ] {
+        kit.send(&request.field("Host", "localhost"));
+        assert_eq!(told.lock().unwrap().pop().as_deref(), Some(want));
+    }
+    kit.send(&Request::get("/").field("Host", "elsewhere"));
+    assert_eq!(told.lock().unwrap().pop().as_deref(), Some("route *"));
+}
