@@ -417,3 +417,60 @@ fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
 pub fn upstream() -> Result<TcpListener> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 9113 §6.1: END_STREAM on the last DATA frame ends the answer, however its octets are cut.
+    #[test]
+    fn an_answer_of_http2_ends_with_its_stream_at_every_split() {
+        let mut octets = Vec::new();
+        frame(&mut octets, 4, 1, 0, &[]);
+        frame(&mut octets, 1, 4, 1, &[0x88]);
+        frame(&mut octets, 0, 0, 1, b"first");
+        frame(&mut octets, 0, 1, 1, b"last");
+        let listener = upstream().unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        for split in 0..octets.len() {
+            let mut two = Two { partial: Vec::new(), stream: 1, taken: 0 };
+            assert!(!two.read(&octets[..split], &mut stream).unwrap(), "split at {split}");
+            assert!(two.read(&octets[split..], &mut stream).unwrap(), "split at {split}");
+            assert_eq!((two.stream, two.taken, two.partial.len()), (3, 9, 0));
+        }
+    }
+
+    #[test]
+    fn what_ends_a_connection_of_http2_ends_the_load() {
+        let listener = upstream().unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        for kind in [3, 7] {
+            let mut octets = Vec::new();
+            frame(&mut octets, kind, 0, 1, &[0; 8]);
+            let mut two = Two { partial: Vec::new(), stream: 1, taken: 0 };
+            assert!(two.read(&octets, &mut stream).is_err(), "frame type {kind}");
+        }
+    }
+
+    /// One that answers after `delay` and counts: the load keeps its think time, and waits for nothing else.
+    #[test]
+    fn a_closed_load_asks_again_after_its_way() {
+        let listener = upstream().unwrap();
+        let address = listener.local_addr().unwrap();
+        let client = Client {
+            connections: 2,
+            paths: &[("/", 1)],
+            drive: Drive::Closed(Duration::from_millis(5)),
+            upstream: Some(Duration::from_millis(2)),
+        };
+        // The load is its own server: what it asks comes to its own upstream.
+        let load = Load::start(address, Protocol::One, client, Some(listener)).unwrap();
+        let until = Instant::now() + Duration::from_secs(10);
+        while load.seen().unwrap().answers < 4 {
+            assert!(Instant::now() < until, "nothing is answered: {:?}", load.seen().unwrap());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let seen = load.seen().unwrap();
+        assert!(seen.waited_ns >= seen.answers * 2_000_000, "an answer came before the upstream's time: {seen:?}");
+    }
+}

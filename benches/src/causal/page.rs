@@ -248,3 +248,52 @@ pub fn picture(rows: &[Row]) -> Option<String> {
     svg.push_str("</svg>\n");
     Some(svg)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::coz::Said;
+    use super::super::truth::Truth;
+    use super::*;
+
+    fn row(gain: f64, answer: Option<f64>, coz: Option<f64>) -> Row {
+        let truth = Truth {
+            quantity: Quantity::Throughput,
+            speedup: 50,
+            gain,
+            half: 0.01,
+            baseline_ns: 1e5,
+            pairs: vec![gain],
+            disturbed: 0.0,
+        };
+        Row {
+            case: "1".to_owned(),
+            title: "one".to_owned(),
+            share: Some(0.5),
+            truth,
+            answer: answer.map(|gain| Answer { gain, low: gain - 0.01, high: gain + 0.01 }),
+            mode: answer.map(|_| Mode::A),
+            confirmed: None,
+            coz: coz.map(|gain| Said { speedup: 50, gain: Some(gain), why: None, half: 0.01 }),
+            covered: (1, 1),
+            faults: if answer.is_some() { Vec::new() } else { vec!["no answer: none".to_owned()] },
+        }
+    }
+
+    #[test]
+    fn a_picture_has_a_point_for_each_answer_and_a_ring_for_each_of_cozs() {
+        let rows = [row(0.2, Some(0.21), Some(0.4)), row(0.5, Some(-0.9), None), row(0.1, None, None)];
+        let svg = picture(&rows).unwrap();
+        // Two points and the legend's; one ring and the legend's.
+        assert_eq!(svg.matches(&format!("fill=\"{OURS}\"")).count(), 2 + 1);
+        assert_eq!(svg.matches(&format!("stroke=\"{COZ}\"")).count(), 1 + 1);
+        assert!(!svg.contains("NaN"), "{svg}");
+        assert_eq!(picture(&rows[2..]), None);
+    }
+
+    #[test]
+    fn a_row_says_what_was_predicted_and_whether_it_passes() {
+        let text = table(&[row(0.2, Some(0.21), Some(0.4)), row(0.1, None, None)]);
+        assert!(text.contains("| 20.0 ± 1.0 | 21.0 ± 1.0 | replay | – | 40.0 ± 1.0 | passes |"), "{text}");
+        assert!(text.contains("| 10.0 ± 1.0 | – | – | – | – | **missed** |"), "{text}");
+    }
+}

@@ -1,9 +1,48 @@
-//! Runs the causal profiler once in this process, as `profile JSON` asks, and says what it found.
+//! Runs the causal profiler once in this process and says what it found. Asked by JSON: `seconds`, `mode` (`both`, `screen`, `confirm`),
+//! `targets` (all without any), `seed`, and `budget` if not the profiler's own.
 
+use std::time::Duration;
+
+use causeway_causal::profiler::{Modes, Profiler};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// What it found, or `{"error": …}`.
+#[derive(Deserialize)]
+struct Asked {
+    seconds: f64,
+    mode: String,
+    targets: Vec<String>,
+    seed: u64,
+    budget: Option<f64>,
+}
+
+/// `{"report": …}` or `{"error": …}`.
 pub(crate) fn run(asked: &str) -> Value {
-    let _ = asked;
-    json!({ "error": "the profiler is not there yet" })
+    match profile(asked) {
+        Ok(report) => json!({ "report": report }),
+        Err(error) => json!({ "error": error }),
+    }
+}
+
+fn profile(asked: &str) -> Result<causeway_causal::report::Report, String> {
+    let asked: Asked = serde_json::from_str(asked).map_err(|error| format!("'{asked}': {error}"))?;
+    let mode = match asked.mode.as_str() {
+        "both" => Modes::Both,
+        "screen" => Modes::Screen,
+        "confirm" => Modes::Confirm,
+        other => return Err(format!("mode '{other}' is none of both, screen, confirm")),
+    };
+    let duration = Duration::from_secs_f64(asked.seconds);
+    let mut builder = Profiler::builder().program("causal_case").duration(duration).mode(mode).seed(asked.seed);
+    if let Some(budget) = asked.budget {
+        builder = builder.budget(budget);
+    }
+    for target in asked.targets {
+        builder = builder.target(target);
+    }
+    let profiler = builder.start().map_err(|error| error.to_string())?;
+    while !profiler.is_finished() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(profiler.finish())
 }

@@ -15,7 +15,8 @@ use crate::profiler::controller::Program;
 use crate::profiler::{StartError, Stop};
 use crate::report::Stack;
 use crate::sample::{Rate, Sample, Sampler, cpu_time};
-use crate::target::{Profile, Symbols, Target, Weights};
+use crate::symbols::Symbols;
+use crate::target::{Profile, Target, Weights};
 
 /// Installed once, for the life of the process.
 static RECORDER: Recorder = Recorder::new();
@@ -277,6 +278,10 @@ impl Naming for Profile {
 
     fn targets(&mut self, wanted: &[String], max: usize) -> Vec<Target> {
         Self::targets(self, wanted, max)
+    }
+
+    fn names(&mut self) -> Vec<String> {
+        Self::names(self)
     }
 
     fn stacks(&mut self) -> Vec<Stack> {
