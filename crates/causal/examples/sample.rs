@@ -6,6 +6,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use causeway_causal::policy::Recorder;
 use causeway_causal::sample::{Rate, Sampler, cpu_time};
 use causeway_causal::target::Profile;
 use causeway_progress as progress;
@@ -19,7 +20,7 @@ fn mix(seed: u64, rounds: u64) -> u64 {
 /// Two thirds of the work, which the compiler may put into its caller.
 #[inline]
 fn stir(seed: u64, rounds: u64) -> u64 {
-    mix(seed, rounds) + mix(seed + 1, rounds)
+    mix(seed, rounds) ^ mix(!seed, rounds)
 }
 
 /// Most of this is in the C library, which keeps no frame pointers.
@@ -36,13 +37,17 @@ fn work(end: &AtomicBool) -> u64 {
         let _copying = progress::span!("copying");
         (0..4).for_each(|_| copy(&from, &mut to));
     }
-    sum + u64::from(to[0])
+    sum ^ u64::from(to[0])
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
     let wanted: Vec<String> = arguments.iter().filter(|argument| !argument.starts_with("--")).cloned().collect();
+    // Spans are told apart while a policy is active.
+    static RECORDER: Recorder = Recorder::new();
+    progress::install(&RECORDER).map_err(|_| "another policy is installed")?;
+    progress::activate(true);
     let end = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let worker = std::thread::Builder::new().name("worker-1".into());

@@ -53,6 +53,8 @@ pub trait Naming {
     fn shortcoming(&self) -> Option<&'static str>;
     /// What could be made faster.
     fn targets(&mut self, wanted: &[String], max: usize) -> Vec<Target>;
+    /// What all of them are called, also those that are not worth a target.
+    fn names(&mut self) -> Vec<String>;
     /// All stacks.
     fn stacks(&mut self) -> Vec<Stack>;
 }
@@ -197,9 +199,10 @@ impl<N: Naming> Analyst<N> {
         spans.dedup();
         self.naming.upstreams(&spans);
         let mut targets = self.naming.targets(&self.request.targets, TARGETS_MAX);
-        let unknown = reasons::unknown(&self.request.targets, &targets);
+        let unknown = reasons::unknown(&self.request.targets, &targets, || self.naming.names());
         if !self.request.targets.is_empty() {
-            targets.retain(|target| self.request.targets.iter().any(|wanted| target.name.contains(wanted.as_str())));
+            let names: Vec<String> = targets.iter().map(|target| target.name.clone()).collect();
+            targets.retain(|target| self.request.targets.iter().any(|wanted| is_meant(wanted, &target.name, &names)));
         }
 
         let screened = self.screen(evidence, &targets, &points, &verdict, effort, began);
@@ -245,7 +248,7 @@ impl<N: Naming> Analyst<N> {
             ..self.request.report()
         };
         for case in &cases {
-            let target = self.target(case, evidence, &names, &points, &mut report);
+            let target = self.target(case, &targets, evidence, &names, &points, &mut report);
             report.targets.push(target);
         }
         report.targets.sort_by(|a, b| {
@@ -360,14 +363,18 @@ impl<N: Naming> Analyst<N> {
     fn target(
         &self,
         case: &Case<'_>,
+        targets: &[Target],
         evidence: &Evidence,
         names: &[String],
         points: &[u32],
         report: &mut Report,
     ) -> TargetReport {
         let target = case.target;
-        let blocks: Vec<&Block> = evidence.blocks.iter().filter(|block| block.name == target.name).collect();
-        let within = evidence.kinds_within.iter().find(|(name, _)| *name == target.name);
+        // What was found for a function holds for its only caller.
+        let same: Vec<&str> =
+            targets.iter().filter(|one| is_same(&one.weights, &target.weights)).map(|one| one.name.as_str()).collect();
+        let blocks: Vec<&Block> = evidence.blocks.iter().filter(|block| same.contains(&block.name.as_str())).collect();
+        let within = evidence.kinds_within.iter().find(|(name, _)| same.contains(&name.as_str()));
         let phase = within.and_then(|(_, within)| confirm::phase(&target.weights, &evidence.kinds, within));
         let phase = reasons::phase(&target.name, phase, &mut report.reasons);
         let confirmed =
@@ -493,6 +500,11 @@ fn sampling_error(weights: &Weights, recordings: &[Arc<Recording>]) -> f64 {
         (time + spent * part.part, error + (spent * part.error).powi(2))
     });
     if time > 0.0 { error.sqrt() / time } else { 0.0 }
+}
+
+/// Whether a target is the one, or one of those, that somebody named: by its name, or by a part where nothing is called just so.
+fn is_meant(wanted: &str, name: &str, names: &[String]) -> bool {
+    if names.iter().any(|name| name == wanted) { name == wanted } else { name.contains(wanted) }
 }
 
 fn is_same(a: &Weights, b: &Weights) -> bool {

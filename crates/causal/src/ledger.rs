@@ -33,6 +33,8 @@ pub const URGENT: u64 = 20_000;
 pub const HOLD_MAX: u64 = 5_000_000;
 /// A message that would have to wait for less than this is let through; what it worked ahead is owed by whoever takes it.
 pub const HOLD_MIN: u64 = 30_000;
+/// How long it may take a thread to be up after what it waited for was sent.
+const WAKE_MAX: u64 = 200_000;
 /// For how long after its begin a window knows the stamps that were made in it, nanoseconds.
 pub const WINDOW_MAX: u64 = UNIT << SENT_BITS;
 /// The part of wall time by which the load probe pauses everything.
@@ -353,11 +355,17 @@ impl Ledger {
         let blocked = self.unblocked(account, blocked, now);
         let delay = Self::delay(account);
         let total = self.total(now);
+        let latest = |reading: Reading| reading.delay + self.since(now).saturating_sub(reading.sent);
         let delay = match Self::reading(stamp, window) {
             // What it did before the window knew it is not known: it goes on where the message was.
             Some(reading) if joined => reading.delay,
-            Some(reading) if blocked > 0 => reading.delay.min(delay + blocked),
-            Some(reading) => delay.min(reading.delay + self.since(now).saturating_sub(reading.sent)),
+            // The time to wake up is no pause. But it may have come long before the one that ended the wait.
+            Some(reading) if blocked > 0 => {
+                let is_cause = self.since(now).saturating_sub(reading.sent) <= blocked.min(WAKE_MAX);
+                let most = if is_cause { reading.delay } else { latest(reading).min(total).max(reading.delay) };
+                most.min(delay + blocked)
+            }
+            Some(reading) => delay.min(latest(reading)),
             None if blocked > 0 => delay.max(total).min(delay + blocked),
             None => delay,
         };
@@ -406,9 +414,16 @@ impl Ledger {
 
     /// The thread took a lock, for which it was blocked so long until `now`; the stamp is the lock's.
     pub fn locked(&self, account: &Account, window: u32, stamp: Stamp, blocked: u64, now: u64) {
-        let cause = account.cause.load(Relaxed);
-        self.received(account, window, stamp, blocked, now);
-        account.cause.store(cause, Relaxed);
+        let blocked = self.unblocked(account, blocked, now);
+        let delay = Self::delay(account);
+        let delay = match Self::reading(stamp, window) {
+            // Who is woken may be overtaken, so how long it took to be up says nothing.
+            Some(reading) if blocked > 0 => reading.delay.min(delay + blocked),
+            Some(reading) => delay.min(reading.delay + self.since(now).saturating_sub(reading.sent)),
+            None if blocked > 0 => delay.max(self.total(now)).min(delay + blocked),
+            None => delay,
+        };
+        self.set_delay(account, delay, now);
     }
 
     /// What a lock carries when the thread gives it up: readers leave the latest of them.
@@ -421,7 +436,7 @@ impl Ledger {
     }
 
     /// How long what came on a connection, or as the answer to a call, at `arrived` must wait. What came at a time that is not known
-    /// (0) need not: whoever works on it owes for working ahead.
+    /// (0) need not: whoever works on it owes for working ahead. G may grow meanwhile, so this is asked again when the time is over.
     #[must_use]
     pub fn hold(&self, window: u32, stamp: Stamp, arrived: u64, now: u64) -> Option<u64> {
         if arrived == 0 {
@@ -430,10 +445,7 @@ impl Ledger {
         let total = self.total(now);
         let (waited, delay) = (now.saturating_sub(arrived), self.due_delay(window, stamp, arrived));
         // Due at arrived − delay of virtual time, which is now − G.
-        let early = total.saturating_sub(delay).saturating_sub(waited);
-        // G goes on growing meanwhile.
-        let growth = total as f64 / self.since(now).max(1) as f64;
-        let wait = (early as f64 / (1.0 - growth).max(0.25)) as u64;
+        let wait = total.saturating_sub(delay).saturating_sub(waited);
         if wait < HOLD_MIN {
             return None;
         }

@@ -128,7 +128,8 @@ impl Recorder {
 
     /// What was recorded in the window that ended last; `running` says which part of its time a thread had a processor.
     pub fn take(&self, running: impl Fn(&Account) -> f64) -> Trace {
-        let (half, began, mut ended) = (self.count.load(Relaxed), self.began.load(Relaxed), clock::now());
+        let (half, began) = (self.count.load(Relaxed), self.began.load(Relaxed));
+        let mut ended = Some(self.ended.load(Relaxed)).filter(|&ended| ended >= began).unwrap_or_else(clock::now);
         let mut threads = Vec::new();
         for account in causeway_progress::accounts() {
             let log = account.log();

@@ -2,7 +2,7 @@
 //!
 //! - `words`: sentences; `terminal`: a table of them all
 //! - `json`: for programs, and for [`Report::from_json`]; `html`: a page on its own
-//! - `coz`: for the viewer of that profiler
+//! - `coz`: for the viewer of that profiler; `folded`, `pprof`: stacks, for theirs
 //! - `merge`: several programs' reports as one
 //!
 //! Gains are fractions of the time per unit of progress: 0.05 is "a unit takes 5 % less", S = 1 − p(v)/p(0) of the Coz paper. They may be

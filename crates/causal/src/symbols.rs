@@ -165,7 +165,7 @@ impl Symbolizer {
         let outermost = found.len() - 1;
         let mut places = Vec::with_capacity(found.len());
         // From the outermost one inwards: a closure is named after the function that it stands in.
-        let mut last: Option<(String, Option<String>)> = None;
+        let mut outer: Vec<(String, Option<String>)> = Vec::new();
         for (at, Found { name, line, module }) in found.into_iter().enumerate().rev() {
             let is_inlined = at < outermost;
             // The symbol table knows the whole name of the outermost one.
@@ -174,7 +174,7 @@ impl Symbolizer {
             let function = match &name {
                 Some(name) if names::is_whole(name) || module.is_none() => self.readable(name),
                 Some(name) => {
-                    let around = last.as_ref().filter(|around| around.1 == module).map(|around| around.0.as_str());
+                    let around = outer.iter().rfind(|around| around.1 == module).map(|around| around.0.as_str());
                     let module = module.as_deref().unwrap_or_default();
                     match (names::bare(name), around) {
                         ("{closure}", Some(around)) => {
@@ -186,7 +186,7 @@ impl Symbolizer {
                 None if is_inlined => continue,
                 None => self.number(&fallback),
             };
-            last = Some((self.name(function).to_owned(), module));
+            outer.push((self.name(function).to_owned(), module));
             let origin = match &line {
                 Some((_, origin)) => *origin,
                 None => paths::by_function(self.name(function)).unwrap_or(origin),

@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 
 pub use profile::Profile;
 
+pub use crate::symbols::Symbols;
+
 /// What a target is the name of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -19,7 +19,8 @@
 //! assert_eq!(consumer.join().unwrap(), Some(7));
 //! ```
 //!
-//! Methods, poisoning and `const` are std's. While no profile runs each operation is std's and one load; while one runs, what
+//! Methods, poisoning and `const` are std's. While no profile runs each operation is std's, a load and a somewhat larger
+//! guard or message; while one runs, what
 //! follows an operation is a kind of work of its own, named after the place (`recv src/main.rs:12`), and the time in which a lock
 //! is held is a span of that name.
 //!

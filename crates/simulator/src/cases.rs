@@ -147,7 +147,11 @@ pub fn burner(clients: usize) -> Program {
             step => step,
         })
         .collect();
-    loops(1, clients, &steps).task(1, None, vec![work(TARGET, Time::About(100 * US), true)])
+    loops(1, clients, &steps).task(
+        1,
+        None,
+        vec![work(TARGET, Time::About(100 * US), true), work(BUSY, Time::About(US), false)],
+    )
 }
 
 /// The article's case: each answer is eight frames, each written by a writer that is started for it, one at a time on a connection;

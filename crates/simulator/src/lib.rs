@@ -47,6 +47,8 @@ pub struct Confirmed {
     pub delayed: u64,
     /// Sum of the holds.
     pub held: u64,
+    /// By how much effects came before causes, summed over all threads.
+    pub ahead: u64,
     /// Messages that would have had to wait for too long.
     pub dropped: u64,
 }
@@ -122,6 +124,7 @@ pub fn confirm(program: &Program, seed: u64, experiment: &Experiment<'_>, plan: 
             let (outcome, spent, units) = window(if is_control { &control } else { experiment });
             confirmed.delayed += spent.delayed;
             confirmed.held += spent.held;
+            confirmed.ahead += spent.ahead;
             confirmed.dropped += spent.dropped;
             (outcome, units)
         };

@@ -225,7 +225,10 @@ impl<'a> Machine<'a> {
                 }
             }
             Happening::Ready(task) => {
-                self.tasks[task].came = if self.tasks[task].held { self.tasks[task].came } else { self.now };
+                // What was held came before.
+                if !std::mem::replace(&mut self.tasks[task].held, false) {
+                    self.tasks[task].came = self.now;
+                }
                 self.ready(task);
             }
         }
@@ -269,9 +272,7 @@ impl<'a> Machine<'a> {
             Wait::Request => {
                 let came = *state.inbox.front().expect("a request that made it ready");
                 let known = if self.program.arrivals == Arrivals::Known { came } else { 0 };
-                if !std::mem::replace(&mut state.held, false)
-                    && let Some(hold) = self.observer.hold(state.connection, known, self.now)
-                {
+                if let Some(hold) = self.observer.hold(state.connection, known, self.now) {
                     (state.held, state.wait) = (true, Wait::Request);
                     self.after(hold, Happening::Ready(task));
                     return false;
@@ -281,9 +282,7 @@ impl<'a> Machine<'a> {
                 self.observer.arrived(thread, task, &mut state.connection, known, self.now);
             }
             Wait::Answer => {
-                if !std::mem::replace(&mut state.held, false)
-                    && let Some(hold) = self.observer.hold(state.outside, state.came, self.now)
-                {
+                if let Some(hold) = self.observer.hold(state.outside, state.came, self.now) {
                     (state.held, state.wait) = (true, Wait::Answer);
                     self.after(hold, Happening::Ready(task));
                     return false;

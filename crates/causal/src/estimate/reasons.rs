@@ -38,20 +38,23 @@ fn reason(target: &str, code: ReasonCode, text: impl Into<String>) -> Reason {
 }
 
 /// Targets that were asked for and not seen, with what is called alike.
-pub(super) fn unknown(wanted: &[String], seen: &[Target]) -> Vec<Reason> {
-    let is_unknown = |wanted: &&String| !seen.iter().any(|target| target.name.contains(wanted.as_str()));
+pub(super) fn unknown(wanted: &[String], found: &[Target], seen: impl FnOnce() -> Vec<String>) -> Vec<Reason> {
+    let is_unknown = |wanted: &&String| !found.iter().any(|target| target.name.contains(wanted.as_str()));
+    if !wanted.iter().any(|wanted| is_unknown(&wanted)) {
+        return Vec::new();
+    }
+    let seen = seen();
     let say = |wanted: &String| {
-        let mut alike: Vec<(f64, &str)> =
-            seen.iter().map(|target| (likeness(wanted, &target.name), target.name.as_str())).collect();
+        let mut alike: Vec<(f64, &str)> = seen.iter().map(|name| (likeness(wanted, name), name.as_str())).collect();
         alike.sort_by(|a, b| b.0.total_cmp(&a.0));
         let names: Vec<String> =
             alike.iter().take(3).filter(|(likeness, _)| *likeness > 0.2).map(|(_, name)| format!("`{name}`")).collect();
-        let text = match (names.is_empty(), seen.is_empty()) {
+        let text = match (names.is_empty(), found.is_empty()) {
             (false, _) => {
                 format!("nothing whose name has `{wanted}` in it was seen at work; there are {}", names.join(", "))
             }
             (true, false) => {
-                let names: Vec<String> = seen.iter().take(3).map(|target| format!("`{}`", target.name)).collect();
+                let names: Vec<String> = found.iter().take(3).map(|target| format!("`{}`", target.name)).collect();
                 format!(
                     "nothing whose name has `{wanted}` in it was seen at work; what was seen most is {}",
                     names.join(", ")
@@ -281,13 +284,14 @@ mod tests {
 
     #[test]
     fn an_unknown_target_is_told_what_is_called_alike() {
-        let seen = [target("serde_json::to_string"), target("demo::encode_frame"), target("demo::decode")];
+        let seen = ["serde_json::to_string", "demo::encode_frame", "demo::decode"];
+        let (found, seen) = (seen.map(target), || seen.map(String::from).to_vec());
         let wanted = ["encode_frames".to_owned(), "demo".into(), "xyz".into()];
-        let reasons = unknown(&wanted, &seen);
+        let reasons = unknown(&wanted, &found, seen);
         assert_eq!(reasons.len(), 2, "{reasons:?}");
         assert!(reasons[0].text.contains("there are `demo::encode_frame`"), "{}", reasons[0].text);
         assert!(reasons[1].text.contains("what was seen most is `serde_json::to_string`"), "{}", reasons[1].text);
-        assert!(unknown(&wanted[2..], &[])[0].text.contains("nor anything else"));
+        assert!(unknown(&wanted[2..], &[], Vec::new)[0].text.contains("nor anything else"));
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl Screen {
     }
 
     fn merge(&mut self, other: Self) {
-        if self.answers.is_empty() {
+        if self.windows == 0 {
             return *self = other;
         }
         for (answer, other) in self.answers.iter_mut().flatten().zip(other.answers.iter().flatten()) {

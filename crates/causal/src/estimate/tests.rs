@@ -1,1 +1,96 @@
+use super::*;
+use crate::target::Part;
+use crate::trace::{Event, Thread, Trace};
 
+/// A thread that does units of two kinds of work, 30 and 70 µs, for ten milliseconds.
+fn recording(point: u32) -> Arc<Recording> {
+    let mut events = Vec::new();
+    for unit in 0..100 {
+        events.push((unit * 100_000, Event::Kind(1)));
+        events.push((unit * 100_000 + 30_000, Event::Kind(2)));
+        events.push(((unit + 1) * 100_000, Event::Hit { point }));
+    }
+    let thread = Thread { number: 0, is_worker: false, running: 1.0, kind: 1, events };
+    Arc::new(Recording::new(Trace { span: 0..10_000_000, threads: vec![thread] }, |_| None))
+}
+
+fn weights(one: f64, two: f64, error: f64) -> Weights {
+    let part = |part| Part { part, error };
+    Weights { parts: vec![Part::default(), part(one), part(two)], calls: None }
+}
+
+/// The same whoever asks: one thread, several, in whatever order.
+#[test]
+fn a_crew_finds_what_one_finds() {
+    let point = causeway_progress::Point::named("estimate crew").id();
+    let recordings: Vec<_> = (0..9).map(|_| recording(point)).collect();
+    let hot = weights(1.0, 0.0, 0.0);
+    let questions = [Question { weights: &hot, speedup: 0.5 }, Question { weights: &hot, speedup: 1.0 }];
+    let ask = |threads| {
+        let crew = Crew { threads, nice: 1 };
+        Screen::ask(&recordings, &questions, &[point], crate::replay::Pace::Closed, crew, |windows| windows < 7)
+    };
+    for threads in [0, 1, 3, 20] {
+        let screen = ask(threads);
+        assert_eq!((screen.windows, screen.answers.len()), (7, 2), "{threads} threads");
+        for (answer, want) in screen.answers.iter().zip([0.85, 0.7]) {
+            let ratio = answer[0].time.estimate().unwrap();
+            assert!((ratio.mean - want).abs() < 1e-3, "{threads} threads: {ratio:?}");
+        }
+        assert!((screen.busiest.mean() - 1.0).abs() < 0.01, "{threads} threads");
+    }
+}
+
+/// Delta method: 10 % of the target's time unknown is 10 % of its part of it, and errors of different kinds are independent.
+#[test]
+fn what_samples_leave_open_is_weighed_by_time() {
+    let recordings = [recording(0)];
+    let error = |one, two, error| sampling_error(&weights(one, two, error), &recordings);
+    assert!((error(0.5, 0.0, 0.05) - (0.3_f64.hypot(0.7) * 0.05) / 0.15).abs() < 1e-3);
+    assert_eq!(error(0.5, 0.5, 0.0), 0.0);
+    assert_eq!(error(0.0, 0.0, 0.1), 0.0, "no time, nothing to be wrong about");
+}
+
+#[test]
+fn names_are_exact_where_there_is_such_a_one() {
+    let names = ["encode".to_owned(), "encode_frame".into(), "demo::decode".into()];
+    for (wanted, name, want) in [
+        ("encode", "encode", true),
+        ("encode", "encode_frame", false),
+        ("code", "encode_frame", true),
+        ("decode", "demo::decode", true),
+        ("decode", "encode", false),
+    ] {
+        assert_eq!(is_meant(wanted, name, &names), want, "{wanted} {name}");
+    }
+}
+
+#[test]
+fn targets_of_the_same_time_are_one_question() {
+    assert!(is_same(&weights(0.5, 0.1, 0.0), &weights(0.5, 0.1, 0.0)));
+    assert!(!is_same(&weights(0.5, 0.1, 0.0), &weights(0.5, 0.2, 0.0)));
+    assert!(!is_same(&Weights::default(), &Weights { calls: Some(1), ..Weights::default() }));
+}
+
+/// The first that was asked for, else the one with most hits, of equals the first.
+#[test]
+fn points_are_chosen() {
+    let names = ["a", "b", "c", "never"].map(String::from);
+    let hits = |hits: &[u64]| {
+        let mut recording = Recording::new(Trace::default(), |_| None);
+        recording.hits = hits.to_vec();
+        [Arc::new(recording)]
+    };
+    let wanted = |wanted: &[&str]| wanted.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+    assert_eq!(points(&names, &hits(&[5, 9, 9]), &[]), [1, 2, 0]);
+    assert_eq!(points(&names, &hits(&[5, 9, 9]), &wanted(&["c", "a"])), [2, 0, 1]);
+    assert_eq!(points(&names, &hits(&[5]), &wanted(&["never"])), [0]);
+    assert!(points(&names, &hits(&[]), &[]).is_empty());
+}
+
+#[test]
+fn speed_ups_are_compared_near_a_half() {
+    assert_eq!(common(&[0.05, 0.4, 0.5, 1.0]), 0.5);
+    assert_eq!(common(&[0.25, 1.0]), 0.25);
+    assert_eq!(common(&[]), 0.5);
+}

@@ -190,9 +190,7 @@ fn what_comes_from_outside_is_held_until_it_is_due() {
         let hold = ledger.hold(WINDOW, stamp, T0 + arrived * US, T0 + now * US);
         assert_eq!(hold.is_some(), want.is_some(), "{why}");
         if let (Some(hold), Some(want)) = (hold, want) {
-            // Somewhat longer, since G goes on growing.
-            let growth = 300.0 / now as f64;
-            near(hold, (want as f64 * US as f64 / (1.0 - growth)) as u64);
+            near(hold, want * US);
         }
     }
 }

@@ -280,6 +280,10 @@ impl Naming for Profile {
         Self::targets(self, wanted, max)
     }
 
+    fn names(&mut self) -> Vec<String> {
+        Self::names(self)
+    }
+
     fn stacks(&mut self) -> Vec<Stack> {
         Self::stacks(self)
     }

@@ -168,6 +168,10 @@ impl Naming for Names {
         self.named.iter().map(target).collect()
     }
 
+    fn names(&mut self) -> Vec<String> {
+        self.named.iter().map(|&name| name.to_owned()).collect()
+    }
+
     fn stacks(&mut self) -> Vec<Stack> {
         Vec::new()
     }

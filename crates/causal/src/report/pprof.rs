@@ -168,9 +168,10 @@ mod tests {
         let row =
             |name: &str| text.lines().find(|line| line.ends_with(name)).unwrap_or_else(|| panic!("no {name}: {text}"));
         assert!(
-            row("app::hot").split_whitespace().eq(["0.75s", "75.00%", "75.00%", "0.75s", "75.00%", "app::hot"]),
+            row("app::hot").split_whitespace().eq(["750ms", "75.00%", "75.00%", "750ms", "75.00%", "app::hot"]),
             "{text}"
         );
+        assert!(row("<app::T as U>::cold").contains("250ms"), "{text}");
         assert!(row("app::main").contains("100%"), "{text}");
     }
 }

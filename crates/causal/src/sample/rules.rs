@@ -181,7 +181,7 @@ fn rows(module: &Module) -> Vec<(u32, Rule)> {
         let offset = (address as usize).checked_sub(module.text.start)?;
         u32::try_from(offset).ok().filter(|_| offset < module.text.len())
     };
-    let mut functions: Vec<(u32, u32, Vec<(u32, Rule)>)> = Vec::new();
+    let mut functions = Vec::new();
     let (mut heads, mut context) = (HashMap::new(), UnwindContext::<usize>::new());
     let mut entries = section.entries(&bases);
     while let Ok(Some(entry)) = entries.next() {
@@ -198,7 +198,7 @@ fn rows(module: &Module) -> Vec<(u32, Rule)> {
         else {
             continue;
         };
-        let mut rows = Vec::new();
+        let mut rows: Vec<(u32, Rule)> = Vec::new();
         if let Ok(mut table) = function.rows(&section, &bases, &mut context) {
             while let Ok(Some(row)) = table.next_row() {
                 let Some(start) = offset(row.start_address()) else { continue };

@@ -217,8 +217,10 @@ pub(super) fn install() -> Result<(), super::SampleError> {
 /// Takes a sample of the thread that was interrupted. No lock, no allocation, no call but reads of clocks; errno stays what it was.
 #[expect(unsafe_code, reason = "what a handler is given is the kernel's")]
 extern "C" fn on_signal(_: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the thread's own errno, which lives as long as the thread.
-    let errno = unsafe { &mut *libc::__errno_location() };
+    // SAFETY: takes nothing, and answers where the thread's own errno is.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: valid as long as the thread is, and nobody else's.
+    let errno = unsafe { &mut *errno };
     let before = *errno;
     // SAFETY: the kernel gives a valid record for the length of the handler.
     let info = unsafe { &*info };
@@ -236,8 +238,8 @@ fn overrun(info: &libc::siginfo_t) -> u32 {
     /// Where the kernel puts it in the records of timers (`_sifields._timer._overrun`), on all 64-bit processors.
     const PLACE: usize = 20;
     const { assert!(size_of::<libc::siginfo_t>() >= PLACE + 4 && align_of::<libc::siginfo_t>() >= 4) };
-    // SAFETY: within the record, by the assertion, and aligned.
-    let overrun = unsafe { (&raw const *info).cast::<u8>().add(PLACE).cast::<i32>().read() };
+    // SAFETY: within the record and aligned, by the assertion.
+    let overrun = unsafe { (&raw const *info).cast::<i32>().wrapping_byte_add(PLACE).read() };
     overrun.max(0) as u32
 }
 

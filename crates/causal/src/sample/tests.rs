@@ -212,7 +212,9 @@ fn a_read_that_blocks_is_not_interrupted_and_errno_stays() {
             assert_eq!((answer, octet), (1, 7), "{}", io::Error::last_os_error());
             // Now the thread is busy, and looks whether anybody changes its errno.
             // SAFETY: the thread's own.
-            let errno = unsafe { &mut *libc::__errno_location() };
+            let errno = unsafe { libc::__errno_location() };
+            // SAFETY: as above.
+            let errno = unsafe { &mut *errno };
             *errno = libc::EXDEV;
             while taken.load(Ordering::Relaxed) < 30 && !end.load(Ordering::Relaxed) {
                 burn(10_000);
@@ -356,7 +358,8 @@ fn a_storm_of_signals_does_no_harm() {
 #[expect(unsafe_code, reason = "signals are the C library's")]
 fn storm(account: &Account) {
     if let Some(tid) = account.tid() {
+        let process = std::process::id();
         // SAFETY: a signal with a handler; to a thread that is gone it is an error.
-        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, libc::SIGPROF) };
+        unsafe { libc::syscall(libc::SYS_tgkill, process, tid, libc::SIGPROF) };
     }
 }

@@ -92,7 +92,7 @@ mod tests {
     /// A stack of words at its own address; what is read of it is what is in it.
     fn check(why: &str, frame: impl Fn(usize) -> usize, words: impl Fn(usize) -> Vec<usize>, want: usize) {
         let code = here as *const () as usize;
-        let mut memory = vec![0_usize; 16];
+        let mut memory = [0_usize; 16];
         let base = memory.as_ptr() as usize;
         words(base).into_iter().enumerate().for_each(|(at, word)| memory[at] = word);
         let registers = Registers { pc: 1, stack: base, frame: frame(base), link: 0 };

@@ -23,7 +23,7 @@ pub(super) fn readable(mangled: &str) -> String {
 
 /// Whether a name says where its function stands; with `debug = "line-tables-only"` what was inlined has a bare name.
 pub(super) fn is_whole(name: &str) -> bool {
-    name.starts_with("_Z") || name.starts_with("_R") || name.contains("::")
+    name.starts_with("_Z") || name.starts_with("_R") || bracketed(name).0.contains("::")
 }
 
 /// A bare name, without the types that it was made for; closures without their number.
@@ -140,6 +140,15 @@ mod tests {
         ];
         for (mangled, want) in cases {
             assert_eq!(readable(mangled), want, "{mangled}");
+        }
+        for (name, whole, short) in [
+            ("_ZN3foo3barEv", true, "_ZN3foo3barEv"),
+            ("app::run<u8>", true, "app::run"),
+            ("fold<core::slice::Iter<u8>, u8>", false, "fold"),
+            ("{closure#3}", false, "{closure}"),
+            ("{closure#0}<app::T>", false, "{closure}"),
+        ] {
+            assert_eq!((is_whole(name), bare(name)), (whole, short), "{name}");
         }
         let paths = [
             ("tokio::runtime::task::harness::Harness<T,S>::poll", "tokio::runtime::task::harness::Harness<T, S>::poll"),

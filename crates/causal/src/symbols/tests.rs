@@ -28,7 +28,7 @@ fn caller() -> usize {
         std::arch::asm!("mov {}, x29", out(reg) frame);
     }
     // SAFETY: the frame of this function, by the convention.
-    unsafe { *(frame as *const usize).add(1) }
+    unsafe { *(frame as *const usize).wrapping_add(1) }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::{Target, TargetKind, Weights};
 use crate::kinds;
 use crate::report::Stack;
 use crate::sample::Sample;
-use crate::symbols::{Symbolizer, Symbols};
+use crate::symbols::{Origin, Symbolizer, Symbols};
 
 /// What has less of all samples is no target, unless it was asked for.
 const SHARE_MIN: f64 = 0.005;
@@ -206,9 +206,11 @@ impl Profile {
                 *callers.entry(callee).or_default() += 1;
             }
         }
-        let is_path_worthwhile = |candidate: &Candidate| match candidate.key {
+        let is_worthwhile = |candidate: &Candidate| match candidate.key {
             Key::Path(_, callee) => callers.get(&callee).is_some_and(|&callers| callers > 1),
-            _ => true,
+            // Nobody can change a line of Rust's own libraries; the function that it is in says as much.
+            Key::Line(_) => matches!(candidate.origin, Origin::Program | Origin::Package),
+            Key::Function(_) => true,
         };
         // The program's own code can be made faster; then what stands furthest in, which says most.
         let rank = |at: &usize| {
@@ -225,7 +227,7 @@ impl Profile {
             (!is_named, kind, candidate.origin, std::cmp::Reverse(candidate.depth))
         };
         let mut sets: HashMap<u64, usize> = HashMap::new();
-        for at in (0..candidates.len()).filter(|&at| is_seen(&candidates[at]) && is_path_worthwhile(&candidates[at])) {
+        for at in (0..candidates.len()).filter(|&at| is_seen(&candidates[at]) && is_worthwhile(&candidates[at])) {
             sets.entry(candidates[at].set).and_modify(|best| *best = (*best).min_by_rank(at, rank)).or_insert(at);
         }
         let mut by_share: Vec<_> = sets.into_values().collect();

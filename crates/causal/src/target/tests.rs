@@ -37,7 +37,7 @@ fn here() -> usize {
         std::arch::asm!("mov {}, x29", out(reg) frame);
     }
     // SAFETY: the frame of this function, by the convention.
-    unsafe { *(frame as *const usize).add(1) }
+    unsafe { *(frame as *const usize).wrapping_add(1) }
 }
 
 fn add(profile: &mut Profile, kind: u32, frames: &[usize], times: u32) {
