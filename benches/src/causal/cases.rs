@@ -93,7 +93,7 @@ pub const CASES: &[Case] = &[
         knob: "hot_function",
         target: "hot_function",
         looks_at: THROUGHPUT,
-        coz: None,
+        coz: Some("served"),
     },
     Case {
         name: "1s",
@@ -111,7 +111,7 @@ pub const CASES: &[Case] = &[
         knob: "hot_function",
         target: "hot_function",
         looks_at: THROUGHPUT,
-        coz: None,
+        coz: Some("served"),
     },
     Case {
         name: "2b",
@@ -120,7 +120,7 @@ pub const CASES: &[Case] = &[
         knob: "hot_function",
         target: "hot_function",
         looks_at: THROUGHPUT,
-        coz: None,
+        coz: Some("served"),
     },
     Case {
         name: "3",
@@ -132,7 +132,7 @@ pub const CASES: &[Case] = &[
         knob: "hot_function",
         target: "hot_function",
         looks_at: BOTH,
-        coz: None,
+        coz: Some("served"),
     },
     Case {
         name: "4a",

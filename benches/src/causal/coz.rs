@@ -1,18 +1,23 @@
 //! Coz beside: what it says of the same programs in their standard form.
 //!
-//! It gets all that it needs to be at its best: DWARF 4 (it aborts on DWARF 5, which Rust writes by itself), a program that is not
+//! Programs that are their own load are the same text; the server is a small one with the same planted costs and the same load
+//! (`benches/causal/served.rs`), whose own costs are a few microseconds of a hundred less. It gets all that it needs to be at its best: DWARF 4 (it aborts on DWARF 5, which Rust writes by itself), a program that is not
 //! position-independent (else it sees no samples in the program's own lines), costs that are one line of one file each, the line to speed
 //! up and the speed-up given, and its progress point.
 
 use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::cases::Case;
+use super::cases::{Case, Program};
+use super::load::{Load, Protocol};
+use super::program::wait_for;
 use crate::machine::output;
+use crate::server::{Cores, free_port};
 use crate::stats;
 use crate::workshop::Workshop;
 
@@ -73,9 +78,10 @@ impl Coz {
         let run = |speedup: u32| -> Result<Vec<f64>> {
             let file = scratch.join(format!("coz-{}-{speedup}.coz", case.name));
             let _ = fs::remove_file(&file);
-            let mut command = Command::new("timeout");
+            let cores = if matches!(case.program, Program::Alone(_)) { Cores::First(2) } else { Cores::One(0) };
+            let mut command = cores.command();
             command
-                .arg((seconds + 60).to_string())
+                .args(["timeout", &(seconds + 60).to_string()])
                 .arg(&self.coz)
                 .args(["run", "--source-scope", "%planted.rs", "--fixed-line", &format!("planted.rs:{line}")])
                 .args(["--fixed-speedup", &speedup.to_string(), "-o"])
@@ -84,8 +90,33 @@ impl Coz {
                 .arg(&self.twin)
                 .args([program, &seconds.to_string()])
                 .env("STEPS_PER_MS", steps_per_ms.to_string())
-                .env("KNOB", "0");
-            let done = command.output().context("running coz")?;
+                .env("KNOB", "0")
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped());
+            let mut load = None;
+            let child = match case.program {
+                Program::Serve { routes, load: client } => {
+                    let port = free_port()?;
+                    let (hot, cold) = costs(routes).context("one route, '/'")?;
+                    let mut child = command.args([port.to_string(), hot, cold]).spawn().context("running coz")?;
+                    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+                    let started = wait_for(address).and_then(|()| Load::start(address, Protocol::One, client, None));
+                    match started {
+                        Ok(started) => load = Some(started),
+                        Err(error) => {
+                            child.kill()?;
+                            child.wait()?;
+                            return Err(error);
+                        }
+                    }
+                    child
+                }
+                _ => command.spawn().context("running coz")?,
+            };
+            let done = child.wait_with_output()?;
+            // It saw its server go, which is how this ends.
+            drop(load);
             if !done.status.success() {
                 let said = String::from_utf8_lossy(&done.stderr);
                 bail!("{}: {}", done.status, said.trim().lines().last().unwrap_or("no word"));
@@ -110,6 +141,12 @@ impl Coz {
         });
         Ok(said.collect())
     }
+}
+
+/// The costs of the one route `/=HOT+COLD`.
+fn costs(routes: &str) -> Option<(String, String)> {
+    let (hot, cold) = routes.strip_prefix("/=")?.split_once('+')?;
+    Some((hot.to_owned(), cold.to_owned()))
 }
 
 /// On which line each planted function costs: the one behind its name.

@@ -205,7 +205,8 @@ impl Drop for Running {
     }
 }
 
-fn wait_for(address: SocketAddr) -> Result<()> {
+/// Waits until somebody listens there.
+pub fn wait_for(address: SocketAddr) -> Result<()> {
     let until = Instant::now() + START_MAX;
     loop {
         match TcpStream::connect(address) {
