@@ -36,8 +36,8 @@ const POINTS_MAX: usize = 16;
 /// Targets that are screened, and those that get a whole curve first.
 const TARGETS_MAX: usize = 48;
 const WHOLE_MAX: usize = 12;
-/// Targets that are confirmed, unless they were asked for.
-const CONFIRMED_MAX: usize = 3;
+/// Targets among which those are that are confirmed: some are out of the budget's reach.
+const CANDIDATES_MAX: usize = 8;
 /// Targets whose intervals say whether a profile is precise, and how narrow they must be.
 const PRECISE: (usize, f64) = (5, 0.01);
 /// Windows that a first look at all targets needs.
@@ -354,9 +354,9 @@ impl<N: Naming> Analyst<N> {
                     distinct.push(case);
                 }
             }
-            names(&mut distinct.into_iter().take(CONFIRMED_MAX))
+            names(&mut distinct.into_iter().take(CANDIDATES_MAX))
         } else {
-            names(&mut cases.iter().take(2 * CONFIRMED_MAX))
+            names(&mut cases.iter().take(CANDIDATES_MAX))
         }
     }
 

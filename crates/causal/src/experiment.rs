@@ -39,6 +39,10 @@ const PROBES: [u32; 2] = [4, 16];
 /// The part of the time that windows with pauses may have, and the part of the budget that probes may have.
 const PAUSING: f64 = 0.5;
 const PROBING: f64 = 1.0 / 3.0;
+/// Blocks that a target gets before the next one's turn; those of the first round are for the first speed-up.
+const ROUND: u32 = 4;
+/// Targets that are confirmed.
+const CANDIDATES_MAX: usize = 3;
 /// Between two windows, so that what one delayed is through.
 const SETTLE: u64 = 4 * MS;
 
@@ -107,6 +111,8 @@ struct Candidate {
     /// Whether windows have told that.
     is_known: bool,
     wanted: bool,
+    /// Before whom it comes.
+    rank: usize,
     blocks: u32,
     /// No window of it is affordable.
     given_up: bool,
@@ -131,7 +137,7 @@ pub struct Settings {
     pub budget: f64,
     /// How long, nanoseconds.
     pub duration: u64,
-    /// The speed-ups that pauses are made for, in turns.
+    /// The speed-ups that pauses are made for, in turns; the first one for the first blocks.
     pub speedups: Vec<f64>,
     /// Of all chance.
     pub seed: u64,
@@ -271,18 +277,20 @@ impl Plan {
         self.confirms = confirms && self.settings.modes != Modes::Screen;
     }
 
-    /// The targets to be confirmed from now on: names, and the part of all samples that each has.
+    /// The targets to be confirmed from now on, the most worthwhile first: names, and the part of all samples that each has. The first
+    /// [`CANDIDATES_MAX`] that the budget allows get windows.
     pub fn confirm<'a>(&mut self, targets: impl Iterator<Item = (&'a str, f64)>) {
         self.candidates.iter_mut().for_each(|one| one.wanted = false);
         let busy = self.tempo.map_or(1.0, |tempo| tempo.busy).max(1.0);
-        for (name, share) in targets {
+        for (rank, (name, share)) in targets.enumerate() {
             match self.candidates.iter_mut().find(|one| one.name == name) {
-                Some(known) => known.wanted = true,
+                Some(known) => (known.wanted, known.rank) = (true, rank),
                 None => self.candidates.push(Candidate {
                     name: name.to_owned(),
                     growth: (share * busy).clamp(0.001, 1.0),
                     is_known: false,
                     wanted: true,
+                    rank,
                     blocks: 0,
                     given_up: false,
                 }),
@@ -396,18 +404,16 @@ impl Plan {
         if !self.confirms {
             return probes.then_some((Subject::Load, PROBE));
         }
-        let open = |one: &&Candidate| one.wanted && !one.given_up;
-        let fewest = self.candidates.iter().filter(open).map(|one| one.blocks).min()?;
-        let among: Vec<usize> = self
-            .candidates
-            .iter()
-            .enumerate()
-            .filter(|(_, one)| one.wanted && !one.given_up && one.blocks == fewest)
-            .map(|(at, _)| at)
-            .collect();
-        let at = among[self.dice.below(among.len() as u64) as usize];
+        // One after the other, the most worthwhile first, so that a short run says something of one target and not nothing of three.
+        let open = self.candidates.iter().enumerate().filter(|(_, one)| one.wanted && !one.given_up);
+        let mut open: Vec<(usize, u32, usize)> = open.map(|(at, one)| (at, one.blocks / ROUND, one.rank)).collect();
+        open.sort_unstable_by_key(|&(_, _, rank)| rank);
+        open.truncate(CANDIDATES_MAX);
+        let (at, ..) = open.into_iter().min_by_key(|&(_, rounds, rank)| (rounds, rank))?;
         let speedups = &self.settings.speedups;
-        let speedup = *speedups.get(self.candidates[at].blocks as usize % speedups.len().max(1))?;
+        let blocks = self.candidates[at].blocks;
+        let turn = if blocks < ROUND { 0 } else { blocks as usize % speedups.len().max(1) };
+        let speedup = *speedups.get(turn)?;
         Some((Subject::Candidate(at), speedup))
     }
 

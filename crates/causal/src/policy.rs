@@ -16,7 +16,7 @@ use crate::ledger::{Experiment, Ledger, Spent, Unit, Urgency, outcome};
 use crate::outcome::Outcome;
 use crate::target::Weights;
 use crate::trace::{Event, Thread, Trace, decode};
-use crate::{clock, kinds};
+use crate::{clock, kinds, sample};
 
 /// What a window is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -308,9 +308,12 @@ impl Policy for Recorder {
         if let (window, Rule::Pause) = self.window() {
             self.ledger.begin(account, window, clock::now());
         }
+        sample::thread_began(account);
     }
 
-    fn thread_ended(&self, _account: &'static Account) {}
+    fn thread_ended(&self, account: &'static Account) {
+        sample::thread_ended(account);
+    }
 
     fn entered(&self, account: &'static Account, span: Span) -> u32 {
         let before = kind(account);
@@ -354,12 +357,18 @@ impl Policy for Recorder {
             account.blocked_since.store(1, Relaxed);
             self.record(account, |_, _| Event::BlockBegan);
         }
+        if account.is_worker() {
+            sample::before_block();
+        }
     }
 
     fn after_block(&self, account: &'static Account) {
         if self.pausing(account, |ledger, _, now| ledger.block_ended(account, now)).is_none() {
             account.blocked_since.store(0, Relaxed);
             self.record(account, |_, _| Event::BlockEnded);
+        }
+        if account.is_worker() {
+            sample::after_block();
         }
     }
 

@@ -28,7 +28,8 @@ const OTHER: u32 = 3;
 const BUSY: u32 = 4;
 
 /// A request of 50 µs, 20 of them the target's, in a span of its own.
-fn request() -> Vec<Step> {
+#[must_use]
+pub fn request() -> Vec<Step> {
     vec![
         Step::Await,
         Step::Begin,

@@ -1,8 +1,8 @@
 //! Predictions against the truth: the same programs with the same random numbers, once with the target really faster. With `--nocapture`
-//! each test prints its table; SEEDS has it take more than two.
+//! each test prints its table; SEEDS has it take more than five.
 //!
 //! What holds is CAUSAL.md's §6: |predicted − true| ≤ max(2 points, a tenth of the truth), for the mean over the seeds. Where a mode is known
-//! to be worse, [`known`] says by how much, and the test holds it to that.
+//! to be worse, [`KNOWN`] says by how much, and the test holds it to that.
 
 use causeway_causal::ledger::Experiment;
 use causeway_causal::replay::Pace;
@@ -54,15 +54,52 @@ fn row(case: &Case, speedup: f64, seeds: u64) -> Row {
     row
 }
 
-/// By how many points a mode may be wrong where it is known to be: (mode, a part of the case's name, at which speed-up, points, why).
-const KNOWN: &[(char, &str, f64, f64, &str)] = &[];
+/// By how many points a mode may be wrong where it is known to be, at 25, 50 and 100 % (0: as everywhere), and why.
+struct Known(char, &'static str, [f64; 3], &'static str);
+
+const KNOWN: &[Known] = &[
+    // An open load sets the rate: mode B's pauses leave more of the load for less of virtual time. The profiler sees by its load probe that
+    // the load is open, and does not confirm.
+    Known('B', "open, 10 k/s", [3.5, 9.0, 19.0], "B takes the load for one that waits"),
+    Known('B', "open, 16 k/s", [8.0, 17.0, 33.0], "B takes the load for one that waits"),
+    // A sleep cannot be exact to what is short beside 65 µs of overshoot, so threads come to the lock in another order. Always too
+    // little, never too much; `ahead` shows it.
+    Known('B', "lock, 4 threads, target inside", [3.0, 6.5, 9.5], "B disturbs who gets a lock that is held for 20 µs"),
+    Known(
+        'B',
+        "lock, 8 threads, target inside",
+        [6.5, 10.0, 13.0],
+        "B disturbs who gets a lock that is held for 20 µs",
+    ),
+    Known('B', "lock, 4 threads, target outside", [0.0, 0.0, 3.5], "B disturbs who gets a lock that is held for 20 µs"),
+    Known(
+        'B',
+        "lock of 1 ms, 8 threads, target inside",
+        [0.0, 0.0, 4.5],
+        "who is paused inside the lock has others sleep",
+    ),
+    Known('A', "lock, 8 threads, target inside", [0.0, 0.0, 6.5], "whether who waits still spins is modelled roughly"),
+    // When requests came is guessed from how long clients usually take.
+    Known('B', "4, arrivals not known", [0.0, 0.0, 4.5], "arrivals are guessed"),
+    Known('B', "8, arrivals not known", [2.5, 3.5, 9.0], "arrivals are guessed"),
+    // An upstream that takes no time leaves none for anybody else: everything stands still.
+    Known('B', "an upstream, 4", [0.0, 0.0, 20.0], "B cannot try an upstream that takes no time"),
+    Known('B', "an upstream, 32", [0.0, 0.0, 100.0], "B cannot try an upstream that takes no time"),
+    // A loop's timers are not held: what they owe is paid by the whole loop.
+    Known('B', "handlers that sleep", [0.0, 0.0, 4.5], "B does not hold timers"),
+];
 
 fn allowed(mode: char, case: &Case, speedup: f64, truth: f64) -> f64 {
     let usual = f64::max(2.0, truth.abs() / 10.0);
-    let is_this = |known: &&(char, &str, f64, f64, &str)| {
-        known.0 == mode && case.name.contains(known.1) && (known.2 - speedup).abs() < 0.01
-    };
-    KNOWN.iter().find(is_this).map_or(usual, |known| known.3.max(usual))
+    let column = [0.25, 0.5, 1.0].iter().position(|&column| column == speedup).expect("a speed-up of the table");
+    let known = KNOWN.iter().find(|Known(of, name, ..)| *of == mode && case.name.contains(name));
+    match known {
+        Some(Known(_, _, points, why)) if points[column] > usual => {
+            println!("    {mode} may be wrong by {:.1} points: {why}", points[column]);
+            points[column]
+        }
+        _ => usual,
+    }
 }
 
 fn check(speedup: f64) {
@@ -73,14 +110,16 @@ fn check(speedup: f64) {
     );
     let mut wrong = Vec::new();
     for case in cases::all() {
-        let row = row(&case, speedup, seeds(2));
+        // What happens seldom is seen seldom, and costs little to simulate.
+        let is_slow = ["lock of 1 ms", "barrier", "20 ms"].iter().any(|name| case.name.contains(name));
+        let row = row(&case, speedup, seeds(5) * if is_slow { 24 } else { 1 });
         println!(
             "{:40} {:7.1} {:7.1} {:7.1} | {:7.1} {:7.1} {:7.1} | {:9.1} {:6.1}",
             case.name, row.truth, row.a, row.b, row.latency, row.latency_a, row.latency_b, row.slow_down, row.ahead
         );
         for (mode, predicted) in [('A', row.a), ('B', row.b)] {
             let allowed = allowed(mode, &case, speedup, row.truth);
-            if (predicted - row.truth).abs() > allowed {
+            if predicted.is_nan() || (predicted - row.truth).abs() > allowed {
                 wrong.push(format!("{mode} {}: {predicted:.2}, {:.2} is true, {allowed:.1}", case.name, row.truth));
             }
         }
@@ -101,4 +140,51 @@ fn a_half() {
 #[test]
 fn the_whole() {
     check(1.0);
+}
+
+// CAUSAL.md §6, case 9: a target that does nothing, over and over: at most 5 false alarms of 100, in either mode. An alarm is an interval
+// of 95 % that excludes 0, widened by 0.3 points for the instrument, as reports have it.
+#[test]
+fn false_alarms() {
+    let program = cases::worthless(4);
+    let runs = seeds(5) * 20;
+    let plan = Plan { warm_up: 20 * MS, window: 30 * MS, rest: 5 * MS, windows: 6 };
+    let mut alarms = [0, 0];
+    for seed in 1..=runs {
+        let weights = weights(&program, seed, 30 * MS);
+        let a = screen(&record(&program, seed, plan), &weights, 0.5, Pace::Closed);
+        let b = confirm(&program, seed, &Experiment { weights: Some(&weights), speedup: 0.5 }, plan).pairs;
+        for (mode, pairs) in [a, b].iter().enumerate() {
+            let ratios: Vec<f64> =
+                pairs.iter().map(|(was, is)| (is.point(0).ns_per_unit / was.point(0).ns_per_unit).ln()).collect();
+            let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+            let squares = ratios.iter().map(|ratio| (ratio - mean).powi(2)).sum::<f64>();
+            let error = (squares / (ratios.len() * (ratios.len() - 1)) as f64).sqrt();
+            // Student's t of 5 degrees of freedom.
+            alarms[mode] += usize::from(mean.abs() > 2.571 * error + 0.003);
+        }
+    }
+    println!("false alarms of {runs}: A {}, B {}", alarms[0], alarms[1]);
+    assert!(alarms.iter().all(|&alarms| alarms as u64 * 20 <= runs), "{alarms:?} of {runs}");
+}
+
+// The load probe: a closed load gives up the tenth that everything is paused for, an open one gives up nothing.
+#[test]
+fn a_probe_tells_a_closed_load_from_an_open_one() {
+    let plan = Plan { warm_up: 20 * MS, window: 150 * MS, rest: 10 * MS, windows: 2 };
+    let cases = [
+        ("2 connections", cases::loops(1, 2, &cases::request()), 0.7..1.3),
+        ("32 connections", cases::loops(1, 32, &cases::request()), 0.7..1.3),
+        ("a pipeline", cases::pipeline(20_000, 50_000, true), 0.7..1.3),
+        ("10 k/s", cases::open(16, 10_000), -0.3..0.3),
+    ];
+    for (name, program, want) in cases {
+        let mut lost = 0.0;
+        for seed in 1..=8 {
+            let probed = confirm(&program, seed, &Experiment { weights: None, speedup: 0.0 }, plan);
+            lost += (1.0 - probed.units.1 as f64 / probed.units.0 as f64) / 0.1 / 8.0;
+        }
+        println!("{name}: elasticity {lost:.2}");
+        assert!(want.contains(&lost), "{name}: {lost}");
+    }
 }

@@ -77,7 +77,7 @@ pub(super) fn phase(weights: &Weights, whole: &Kinds, within: &Kinds) -> Option<
         (target / count as f64, target)
     };
     let ((whole, _), (within, count)) = (share(whole), share(within));
-    (count >= 20.0 && whole > 0.0).then(|| (whole / within, ((1.0 - within).max(0.0) / count).sqrt()))
+    (count >= 50.0 && whole > 0.0).then(|| (whole / within, ((1.0 - within).max(0.0) / count).sqrt()))
 }
 
 #[cfg(test)]
@@ -123,9 +123,9 @@ mod tests {
         let part = |part| Part { part, error: 0.0 };
         let weights = Weights { parts: vec![part(0.0), part(1.0), part(0.5)], calls: None };
         let whole = Kinds::from([(1, 100), (2, 200), (3, 200)]);
-        let (factor, error) = phase(&weights, &whole, &Kinds::from([(1, 40), (2, 40), (3, 20)])).unwrap();
+        let (factor, error) = phase(&weights, &whole, &Kinds::from([(1, 80), (2, 80), (3, 40)])).unwrap();
         assert!((factor - 0.4 / 0.6).abs() < 1e-12 && error < 0.1, "{factor} {error}");
-        assert_eq!(phase(&weights, &whole, &Kinds::from([(1, 10)])), None);
+        assert_eq!(phase(&weights, &whole, &Kinds::from([(1, 40)])), None);
         assert_eq!(phase(&weights, &Kinds::new(), &Kinds::new()), None);
     }
 }

@@ -81,7 +81,7 @@ fn likeness(a: &str, b: &str) -> f64 {
 pub(super) fn phase(name: &str, phase: Option<(f64, f64)>, reasons: &mut Vec<Reason>) -> f64 {
     let Some((factor, error)) = phase else { return 1.0 };
     let off = factor.ln().abs();
-    if off < 0.05 || off < 2.0 * error {
+    if off < 0.05 || off < 3.0 * error {
         return 1.0;
     }
     if off > 0.2 {
@@ -310,7 +310,7 @@ mod tests {
     fn a_phase_is_corrected_where_it_is_sure() {
         let mut reasons = Vec::new();
         assert_eq!(phase("a", None, &mut reasons), 1.0);
-        assert_eq!(phase("a", Some((1.3, 0.2)), &mut reasons), 1.0, "that may be chance");
+        assert_eq!(phase("a", Some((1.3, 0.1)), &mut reasons), 1.0, "that may be chance");
         assert_eq!(phase("a", Some((1.1, 0.01)), &mut reasons), 1.1);
         assert!(reasons.is_empty());
         assert_eq!(phase("a", Some((0.5, 0.01)), &mut reasons), 0.5);

@@ -52,8 +52,8 @@ pub(super) trait Program {
     fn spent(&self) -> u64;
     /// Closes it: what it came to and what it cost.
     fn paused(&mut self) -> (Outcome, u64);
-    /// Takes the samples since the last time, and tells kinds and weights.
-    fn samples(&mut self, seen: &mut dyn FnMut(u32, u32));
+    /// Takes the samples since the last time, and tells the kind of each.
+    fn samples(&mut self, seen: &mut dyn FnMut(u32));
     /// What writing one event down costs, nanoseconds.
     fn cost_of_event(&self) -> f64;
     /// Begins to work out what the evidence shows, beside the program; nothing while it still does.
@@ -199,10 +199,10 @@ impl<P: Program> Controller<'_, P> {
 
     fn sample(&mut self, mut within: Option<&mut Kinds>) {
         let all = &mut self.evidence.kinds;
-        self.program.samples(&mut |kind, weight| {
-            *all.entry(kind).or_insert(0) += u64::from(weight);
+        self.program.samples(&mut |kind| {
+            *all.entry(kind).or_insert(0) += 1;
             if let Some(within) = &mut within {
-                *within.entry(kind).or_insert(0) += u64::from(weight);
+                *within.entry(kind).or_insert(0) += 1;
             }
         });
     }

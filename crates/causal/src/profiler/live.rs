@@ -138,11 +138,11 @@ impl Program for Live {
         (outcome, spent.delayed)
     }
 
-    fn samples(&mut self, seen: &mut dyn FnMut(u32, u32)) {
+    fn samples(&mut self, seen: &mut dyn FnMut(u32)) {
         if let Some(sampler) = &mut self.sampler {
             sampler.refresh();
             sampler.drain(|sample| {
-                seen(sample.kind, sample.weight);
+                seen(sample.kind);
                 self.batch.push(sample);
             });
         }

@@ -242,11 +242,11 @@ impl Program for Simulated {
         (Outcome { points, busiest: 1.0 }, sim.spent as u64)
     }
 
-    fn samples(&mut self, seen: &mut dyn FnMut(u32, u32)) {
+    fn samples(&mut self, seen: &mut dyn FnMut(u32)) {
         let count = std::mem::take(&mut self.sim.slept) / 4_000_000;
         for _ in 0..count {
             let is_hot = self.sim.dice.part() * self.sim.cost() < self.sim.unit[0];
-            seen(if is_hot { HOT } else { REST }, 4);
+            seen(if is_hot { HOT } else { REST });
             self.analyst.naming().samples += 1;
         }
     }

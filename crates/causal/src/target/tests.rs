@@ -16,9 +16,11 @@ fn hot_one() -> usize {
     std::hint::black_box(here())
 }
 
+/// Not the same code as above, which compilers would make one function of.
 #[inline(never)]
 fn cold_one() -> usize {
-    std::hint::black_box(here())
+    let address = here();
+    std::hint::black_box(address ^ 1) ^ 1
 }
 
 /// To where this function returns; frame pointers are kept in all builds of this workspace.

@@ -1,0 +1,103 @@
+//! Profiles of this very process, with real threads. What the numbers are is not asserted here: no test measures time.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use causeway_causal::report::ReasonCode;
+use causeway_causal::{Modes, Phase, Profiler, Report, StartError};
+use causeway_progress::{progress, span, thread};
+
+/// There is one profile at a time in a process.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// Runs `profile` beside a thread that does units of work all the time.
+fn beside_work(profile: impl FnOnce() -> Report) -> Report {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                {
+                    let _span = span!("live work");
+                    (0..20_000_u64).for_each(|round| {
+                        std::hint::black_box(round);
+                    });
+                }
+                progress!("live unit");
+            }
+        });
+        // A thread that comes and goes.
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                drop(thread::spawn(|| progress!("live short")).join());
+            }
+        });
+        let report = profile();
+        is_over.store(true, Ordering::Relaxed);
+        report
+    })
+}
+
+fn codes(report: &Report) -> Vec<ReasonCode> {
+    report.reasons.iter().map(|reason| reason.code).collect()
+}
+
+#[test]
+fn a_profile_runs_once_and_again() {
+    let _one = ONE.lock();
+    for modes in [Modes::Both, Modes::Screen, Modes::Confirm] {
+        let report = beside_work(|| {
+            let builder = Profiler::builder().duration(Duration::from_millis(1500)).mode(modes).progress("live unit");
+            let profiler = builder.program("a test").seed(1).start().unwrap();
+            assert!(causeway_progress::is_active());
+            assert!(matches!(Profiler::builder().start(), Err(StartError::Running)));
+            assert!(!profiler.is_finished());
+            let report = profiler.finish();
+            assert!(!causeway_progress::is_active(), "its hooks are off when it ends");
+            report
+        });
+        assert_eq!((report.program.as_str(), report.progress[0].name.as_str()), ("a test", "live unit"));
+        assert!(report.progress.iter().any(|point| point.name == "live short"), "{:?}", report.progress);
+        assert!(report.targets.iter().any(|target| target.name == "live work"), "{:?}", report.targets);
+        assert!(report.perturbation.windows[0] > 0);
+        assert!(!codes(&report).contains(&ReasonCode::NoProgress));
+    }
+}
+
+#[test]
+fn it_is_stopped_and_still_reports() {
+    let _one = ONE.lock();
+    let report = beside_work(|| {
+        let profiler = Profiler::builder().duration(Duration::from_secs(3600)).start().unwrap();
+        while profiler.status().report.progress.is_empty() {
+            assert!(matches!(profiler.status().phase, Phase::Screening | Phase::Confirming));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        profiler.stop();
+        profiler.finish()
+    });
+    assert!(codes(&report).contains(&ReasonCode::Stopped));
+    // Dropped, it ends by itself, and the next one can begin.
+    drop(Profiler::builder().duration(Duration::from_secs(3600)).start().unwrap());
+    let next = loop {
+        match Profiler::builder().duration(Duration::from_millis(50)).start() {
+            Ok(profiler) => break profiler,
+            Err(StartError::Running) => std::thread::sleep(Duration::from_millis(20)),
+            Err(error) => panic!("{error}"),
+        }
+    };
+    // Nothing ran: that is an answer, too.
+    assert!(codes(&next.finish()).contains(&ReasonCode::NoProgress));
+}
+
+#[test]
+fn an_unknown_target_is_named() {
+    let _one = ONE.lock();
+    let report = beside_work(|| {
+        let builder = Profiler::builder().duration(Duration::from_millis(800)).target("live works");
+        builder.start().unwrap().finish()
+    });
+    let reason = report.reasons.iter().find(|reason| reason.code == ReasonCode::UnknownTarget).unwrap();
+    assert!(reason.text.contains("`live work`"), "{}", reason.text);
+    assert!(report.targets.is_empty());
+}
