@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use causeway_causal::report::{CurvePoint, Mode, Report, TargetReport};
+use causeway_causal::target::TargetKind;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -75,13 +76,12 @@ pub fn understood(mut said: Value) -> Result<Report> {
 }
 
 impl Prediction {
-    /// The target of that name, or the first whose name has it as a part.
+    /// The target of that name; else a function, then anything that has it as a part: names come with their paths.
     pub fn target(&self, name: &str) -> Option<&TargetReport> {
         let targets = &self.report.as_ref()?.targets;
-        targets
-            .iter()
-            .find(|target| target.name == name)
-            .or_else(|| targets.iter().find(|target| target.name.contains(name)))
+        let mut parts = targets.iter().filter(|target| target.name.contains(name));
+        let exact = targets.iter().find(|target| target.name == name);
+        exact.or_else(|| parts.clone().find(|target| target.kind == TargetKind::Function)).or_else(|| parts.next())
     }
 
     /// What it answers, what pauses found where they were tried, or why there is no answer.

@@ -144,7 +144,8 @@ impl Running {
     pub fn since(&mut self, from: &Mark) -> Result<Stretch> {
         let to = self.mark()?;
         let (units, used) = (to.units - from.units, to.usage.since(&from.usage));
-        ensure!(units > 0, "nothing was done");
+        let (seconds, cpu_ms) = ((to.ns - from.ns) / 1e9, used.cpu_ns as f64 / 1e6);
+        ensure!(units > 0, "nothing was done in {seconds:.2} s, for which the program had {cpu_ms:.0} ms of CPU time");
         let latency_ns =
             if self.load.is_some() { (to.waited_ns - from.waited_ns) as f64 / units as f64 } else { f64::NAN };
         let disturbed = used.delayed_ns as f64 / (used.delayed_ns + used.cpu_ns).max(1) as f64;
