@@ -36,6 +36,8 @@ pub enum Pace {
 #[derive(Debug)]
 pub struct Replay {
     script: Script,
+    /// By pace.
+    followers: [Followers; 2],
     measures: Vec<Measure>,
     measured: Outcome,
 }
@@ -48,7 +50,8 @@ impl Replay {
         let totals = recorded(&script);
         let measures = totals.measures();
         let measured = totals.outcome(&vec![Measure::Pooled; measures.len()], script.busiest);
-        Self { script, measures, measured }
+        let followers = [Pace::Closed, Pace::Open].map(|pace| Followers::new(&script, pace));
+        Self { script, followers, measures, measured }
     }
 
     /// What the window came to as it was recorded.
@@ -60,9 +63,42 @@ impl Replay {
     /// What the window comes to when the target takes `speedup` (0 to 1) less of its time. The same question has the same answer.
     #[must_use]
     pub fn run(&self, weights: &Weights, speedup: f64, pace: Pace) -> Outcome {
-        let mut world = World::new(&self.script, weights, speedup, pace);
+        let mut world = World::new(&self.script, &self.followers[pace as usize], weights, speedup, pace);
         world.run();
         world.totals.outcome(&self.measures, self.script.busiest)
+    }
+}
+
+/// The jobs that each mark sets off.
+#[derive(Debug)]
+struct Followers {
+    jobs: Vec<u32>,
+    /// Where each mark's begin.
+    starts: Vec<u32>,
+}
+
+impl Followers {
+    fn new(script: &Script, pace: Pace) -> Self {
+        let mut pairs: Vec<_> = (0..)
+            .zip(&script.jobs)
+            .filter_map(|(number, job)| match job.cause.when {
+                When::After { mark, link, .. } if !(pace == Pace::Open && matches!(link, Link::Clients(_))) => {
+                    Some((mark, number))
+                }
+                _ => None,
+            })
+            .collect();
+        pairs.sort_unstable();
+        let mut starts = vec![0; script.marks as usize + 1];
+        pairs.iter().for_each(|(mark, _)| starts[*mark as usize + 1] += 1);
+        for at in 1..starts.len() {
+            starts[at] += starts[at - 1];
+        }
+        Self { jobs: pairs.into_iter().map(|(_, job)| job).collect(), starts }
+    }
+
+    fn of(&self, mark: u32) -> &'_ [u32] {
+        &self.jobs[self.starts[mark as usize] as usize..self.starts[mark as usize + 1] as usize]
     }
 }
 
@@ -167,9 +203,8 @@ struct World<'a> {
     order: u64,
     players: Vec<Player>,
     marks: Vec<f64>,
-    /// For each mark the jobs, and for each the threads, that wait for it.
-    jobs_after: Vec<(u32, u32)>,
-    jobs_at: Vec<u32>,
+    followers: &'a Followers,
+    /// For each mark the threads that wait for it.
     awaiting: Vec<Vec<u32>>,
     locks: Vec<Lock>,
     visits: Vec<f64>,
@@ -179,23 +214,8 @@ struct World<'a> {
 const NOT_YET: f64 = f64::INFINITY;
 
 impl<'a> World<'a> {
-    fn new(script: &'a Script, weights: &'a Weights, speedup: f64, pace: Pace) -> Self {
+    fn new(script: &'a Script, followers: &'a Followers, weights: &'a Weights, speedup: f64, pace: Pace) -> Self {
         let threads = script.is_worker.len();
-        let mut jobs_after: Vec<_> = (0..)
-            .zip(&script.jobs)
-            .filter_map(|(number, job)| match job.cause.when {
-                When::After { mark, link, .. } if !(pace == Pace::Open && matches!(link, Link::Clients(_))) => {
-                    Some((mark, number))
-                }
-                _ => None,
-            })
-            .collect();
-        jobs_after.sort_unstable();
-        let mut jobs_at = vec![0; script.marks as usize + 1];
-        jobs_after.iter().for_each(|(mark, _)| jobs_at[*mark as usize + 1] += 1);
-        for at in 1..jobs_at.len() {
-            jobs_at[at] += jobs_at[at - 1];
-        }
         let mut locks: Vec<Lock> = std::iter::repeat_with(Lock::default).take(script.locks as usize).collect();
         for &(lock, sharing) in &script.held {
             locks[lock as usize].take(sharing);
@@ -218,8 +238,7 @@ impl<'a> World<'a> {
             .take(threads)
             .collect(),
             marks: vec![NOT_YET; script.marks as usize],
-            jobs_after,
-            jobs_at,
+            followers,
             awaiting: vec![Vec::new(); script.marks as usize],
             locks,
             visits: vec![0.0; script.visits as usize],
@@ -370,8 +389,7 @@ impl<'a> World<'a> {
 
     fn set(&mut self, mark: u32) {
         self.marks[mark as usize] = self.now;
-        for at in self.jobs_at[mark as usize]..self.jobs_at[mark as usize + 1] {
-            let (_, job) = self.jobs_after[at as usize];
+        for &job in self.followers.of(mark) {
             self.push(self.ready(self.script.jobs[job as usize].cause.when), What::Ready(job));
         }
         for thread in std::mem::take(&mut self.awaiting[mark as usize]) {

@@ -4,6 +4,7 @@
 //! - `tree`: samples by stack; `candidates`: everything in them that has a name; `parts`: from counts to parts with errors.
 
 mod candidates;
+mod distinct;
 mod parts;
 mod profile;
 mod tree;

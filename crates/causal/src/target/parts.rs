@@ -37,6 +37,11 @@ impl Kinds {
         })
     }
 
+    /// The samples of each kind alone, by its number.
+    pub(super) fn times(&self) -> Vec<f64> {
+        self.own.iter().map(|own| own.weight as f64).collect()
+    }
+
     /// The kind's thread; the root's kind, 0, is a thread of its own.
     pub(super) fn thread(&self, kind: u32) -> u32 {
         let mut at = kind;

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::candidates::{self, Candidate, Key};
 use super::parts::Kinds;
 use super::tree::Tree;
-use super::{Target, TargetKind, Weights};
+use super::{Target, TargetKind, Weights, distinct};
 use crate::kinds;
 use crate::report::Stack;
 use crate::sample::Sample;
@@ -14,9 +14,9 @@ use crate::symbols::{Origin, Symbolizer, Symbols};
 /// What has less of all samples is no target, unless it was asked for.
 const SHARE_MIN: f64 = 0.005;
 /// What has more of every thread that it is in is in all stacks, or all that could be walked to their ends: of those few are kept.
-const SHARE_WHOLE: f64 = 0.95;
+const SHARE_WHOLE: f64 = 0.85;
 /// How many.
-const WHOLE_MAX: usize = 3;
+const WHOLE_MAX: usize = 2;
 /// Stacks that a report shows; the rest is one.
 const STACKS_MAX: usize = 4096;
 
@@ -129,6 +129,9 @@ impl Profile {
             let weights = Weights { parts: Vec::new(), calls: Some(span) };
             targets.push(Target { name: span_name(span), kind: TargetKind::Upstream, share: 0.0, samples: 0, weights });
         }
+        let is_wanted = |target: &Target| wanted.iter().any(|name| target.name.contains(name.as_str()));
+        targets.retain(|target| is_wanted(target) || !distinct::is_ours(callee(&target.name)));
+        distinct::retain(&mut targets, &kinds.times(), is_wanted);
         targets.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.name.cmp(&b.name)));
         targets
     }
@@ -237,10 +240,14 @@ impl Profile {
         let mut whole: HashMap<u32, Vec<usize>> = HashMap::new();
         for &at in by_share.iter().rev() {
             if let Some(thread) = whole_of(&candidates[at], kinds) {
+                // What runs the program's code is none of its own.
+                let thread = if candidates[at].origin == Origin::Program { thread } else { u32::MAX };
                 whole.entry(thread).or_default().push(at);
             }
         }
-        let superfluous: HashSet<_> = whole.values().flat_map(|all| all.iter().skip(WHOLE_MAX)).copied().collect();
+        let few = |thread: u32| if thread == u32::MAX { 0 } else { WHOLE_MAX };
+        let superfluous: HashSet<_> =
+            whole.iter().flat_map(|(&thread, all)| all.iter().skip(few(thread))).copied().collect();
         by_share.retain(|at| !superfluous.contains(at));
 
         // A part for each kind, so that lines do not crowd out functions; what one leaves the others take.
@@ -255,6 +262,11 @@ impl Profile {
         chosen.extend(rest);
         chosen
     }
+}
+
+/// What a call path is the path to; any other name as it is.
+fn callee(name: &str) -> &str {
+    name.rsplit_once(" > ").map_or(name, |(_, callee)| callee)
 }
 
 /// The lower one by a rank.
