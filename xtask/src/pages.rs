@@ -5,8 +5,10 @@
 //! comes by HTTP/2. Screenshots go to `target/pages/`, for a person's eye.
 //!
 //! - [`devtools`]: Chromium, driven through the DevTools protocol
+//! - [`causal`]: the causal profiler's page, and a report
 //! - [`listing`]: a folder that is sorted, and one with hostile file names
 
+mod causal;
 mod devtools;
 mod listing;
 
@@ -71,15 +73,22 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     let secure_folder = house.scratch("https")?;
     let secure = serve_secure(&causeway, &secure_folder, secure_at)?;
 
+    let profiled = causal::Profiled::start(&causeway, &house.scratch("causal")?)?;
+    let live = |tab: &mut Tab<'_>, view: View, complaints: &mut Vec<String>| profiled.check_live(tab, view, complaints);
+    let report = |tab: &mut Tab<'_>, _: View, complaints: &mut Vec<String>| profiled.check_report(tab, complaints);
+
     let shots = house.target.join("pages");
     let mut browser = Browser::start(&chromium, &house.scratch("chromium")?)?;
     let listing = format!("http://{listing_at}");
-    let pages: [(&str, String, Act); 5] = [
+    let pages: [(&str, String, Act); 7] = [
         ("welcome", format!("http://{welcome_at}/"), &|_, _, _| Ok(())),
         ("listing", format!("{listing}/"), &|_, _, _| Ok(())),
         ("sorted", format!("{listing}/sorted/"), &listing::check_sorting),
         ("hostile", format!("{listing}/hostile/"), &listing::check_names),
         ("https", format!("https://localhost:{}/", secure_at.port()), &check_http2),
+        // The first leaves the report that the second shows.
+        ("causal", profiled.url("/causal"), &live),
+        ("report", profiled.url("/causal/report?format=html"), &report),
     ];
     let mut complaints = Vec::new();
     for (name, url, act) in &pages {
@@ -93,6 +102,7 @@ pub(crate) fn step(stage: &mut Stage, house: &House) -> Result<Done, Halt> {
     }
     complaints.extend([format!("log of run:\n{}", welcome.log()), format!("log of file-server:\n{}", files.log())]);
     complaints.push(format!("log of the server over TLS:\n{}", secure.log()));
+    complaints.push(format!("log of the server that is profiled:\n{}", profiled.log()));
     Err(Halt::Failed(complaints.join("\n")))
 }
 

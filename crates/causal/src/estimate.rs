@@ -347,11 +347,17 @@ impl<N: Naming> Analyst<N> {
     fn candidates(&self, cases: &[Case<'_>]) -> Vec<String> {
         let names = |cases: &mut dyn Iterator<Item = &Case<'_>>| cases.map(|case| case.target.name.clone()).collect();
         if self.request.targets.is_empty() {
-            // The same addresses under several names would be confirmed several times: what answers alike is one.
+            // A function and what does nearly all of its work answer alike and would be confirmed twice: the innermost stands for them.
             let mut distinct: Vec<&Case<'_>> = Vec::new();
             for case in cases.iter().filter(|case| case.target.share > 0.0 || case.target.weights.calls.is_some()) {
-                if distinct.iter().all(|other| (other.gain - case.gain).abs() > 0.02 * case.gain.abs().max(0.01)) {
-                    distinct.push(case);
+                let is_alike = |other: &&mut &Case<'_>| {
+                    (other.gain - case.gain).abs() <= 0.02 * case.gain.abs().max(0.01)
+                        && (other.target.share - case.target.share).abs() <= 0.05 * case.target.share.max(0.01)
+                };
+                match distinct.iter_mut().find(is_alike) {
+                    Some(other) if case.target.share < other.target.share => *other = case,
+                    Some(_) => {}
+                    None => distinct.push(case),
                 }
             }
             names(&mut distinct.into_iter().take(CANDIDATES_MAX))

@@ -80,6 +80,18 @@ pub fn at(curve: &[CurvePoint], speedup: f64) -> Option<&CurvePoint> {
     curve.iter().find(|point| (point.speedup - speedup).abs() < 1e-6)
 }
 
+impl CurvePoint {
+    /// Half of the interval; `None` where that is so wide that nothing is known.
+    #[must_use]
+    pub fn half(&self) -> Option<f64> {
+        let half = (self.high - self.low) / 2.0;
+        (half <= HALF_MAX).then_some(half)
+    }
+}
+
+/// An interval this far to both sides says nothing: all the time that there is.
+const HALF_MAX: f64 = 1.0;
+
 /// One target's answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TargetReport {

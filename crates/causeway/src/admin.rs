@@ -5,11 +5,13 @@
 //! - `rules`: who may ask
 //! - `door`: the handler; what is asked, and of whom
 //! - `work`: what is done for it
+//! - `causal`: the same for the causal profiler
 //! - `answer`: what is told
 //!
 //! It talks to the server through [`Control`] only, as the command line does.
 
 mod answer;
+mod causal;
 mod door;
 mod rules;
 mod work;
@@ -25,6 +27,7 @@ use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::{Build, ListenerSpec, Plan, Registry, Timeouts};
 use serde_json::json;
 
+pub(crate) use causal::configuration_changed;
 pub(crate) use rules::Rules;
 
 use crate::server::{Control, Environment, LoadFault};

@@ -8,6 +8,7 @@
 //! - `serve`: from a configuration to a running server and its end
 //! - `start`: the same in the background
 //! - `client`: `stop` and `reload`, which talk to a server that runs
+//! - `profile`: `profile`, which does so for the causal profiler
 //! - `modules`: `list-modules`
 //! - `say`: what is told to the operator, and how
 //!
@@ -19,6 +20,7 @@ mod environment;
 mod fmt;
 mod hash_password;
 mod modules;
+mod profile;
 mod quick;
 mod say;
 mod serve;
@@ -56,6 +58,8 @@ enum Command {
     Stop(client::Stop),
     /// Give a server that runs another configuration, by way of its admin API
     Reload(client::Reload),
+    /// Find out what would make a server that runs faster, and by how much
+    Profile(profile::Profile),
     /// Serve the files of a folder
     FileServer(quick::FileServer),
     /// Answer every request the same way
@@ -160,6 +164,7 @@ impl Cli {
             Command::Start(start) => start.run(),
             Command::Stop(stop) => stop.run(),
             Command::Reload(reload) => reload.run(),
+            Command::Profile(profile) => profile.run(),
             Command::FileServer(flags) => flags.run(),
             Command::Respond(flags) => flags.run(),
             Command::Adapt(adapt) => adapt.run(),

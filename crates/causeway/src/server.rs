@@ -50,7 +50,7 @@ pub use ids::IdFault;
 pub use source::Source;
 pub use tree::{TreeFault, Verb};
 
-use crate::admin::{Admin, Office, Rules};
+use crate::admin::{self, Admin, Office, Rules};
 use apart::{apart, written};
 use certificates::{Custody, Reader};
 use control::Command;
@@ -360,6 +360,7 @@ impl Server {
         self.grace = self.fixed.grace.unwrap_or(loaded.grace);
         self.shutdown_delay = loaded.shutdown_delay;
         self.keep(tree, loaded.admin.persist).await;
+        admin::configuration_changed();
         match self.engine.addresses() {
             [] => tracing::info!("serving another configuration, which names no site"),
             addresses => {

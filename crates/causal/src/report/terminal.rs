@@ -8,6 +8,8 @@ use crate::target::TargetKind;
 
 /// The speed-ups that have a column.
 const COLUMNS: [f64; 2] = [0.2, 0.5];
+/// More rows than this are counted only; pages and programs get all.
+const ROWS_MAX: usize = 24;
 /// The narrowest that a name's column gets.
 const NAME_MIN: usize = 16;
 
@@ -99,13 +101,14 @@ impl Report {
             .map(|column| format!("{} faster", percent(*column)))
             .chain(["share", "samples", "mode"].map(str::to_owned))
             .collect();
-        let rows: Vec<Vec<String>> = self.targets.iter().map(|target| self.cells(target)).collect();
+        let shown = &self.targets[..self.targets.len().min(ROWS_MAX)];
+        let rows: Vec<Vec<String>> = shown.iter().map(|target| self.cells(target)).collect();
         let widths: Vec<usize> = (0..heads.len())
             .map(|column| rows.iter().chain([&heads]).map(|row| row[column].chars().count()).max().unwrap_or(0))
             .collect();
         let taken: usize = widths.iter().map(|width| width + 2).sum();
-        let kind_width = self.targets.iter().map(|target| target.kind.word().len()).max().unwrap_or(0);
-        let names: Vec<String> = self.targets.iter().map(|target| plain(&target.name)).collect();
+        let kind_width = shown.iter().map(|target| target.kind.word().len()).max().unwrap_or(0);
+        let names: Vec<String> = shown.iter().map(|target| plain(&target.name)).collect();
         let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max("target".len());
         let room = width.saturating_sub(taken + kind_width + 2).max(NAME_MIN).min(longest);
         let mut line = |kind: &str, name: &str, cells: &[String]| {
@@ -117,8 +120,11 @@ impl Report {
             out.push('\n');
         };
         line("", "target", &heads);
-        for ((target, name), row) in self.targets.iter().zip(&names).zip(&rows) {
+        for ((target, name), row) in shown.iter().zip(&names).zip(&rows) {
             line(target.kind.word(), &shortened(name, room), row);
+        }
+        if shown.len() < self.targets.len() {
+            let _ = writeln!(out, "and {} more", self.targets.len() - shown.len());
         }
     }
 
@@ -131,11 +137,11 @@ impl Report {
     }
 }
 
-/// "+6.4 ± 0.8 %".
+/// "+6.4 ± 0.8 %", or "?".
 pub(super) fn interval(point: &CurvePoint) -> String {
+    let Some(half) = point.half() else { return "?".into() };
     let places = places(point.gain);
     let sign = if point.gain >= 0.0005 { "+" } else { "" };
-    let half = (point.high - point.low) / 2.0;
     format!("{sign}{} ± {} %", digits(point.gain, places), digits(half, places.max(1)))
 }
 
@@ -224,6 +230,13 @@ mod tests {
         let text = report.to_terminal(100);
         assert!(text.contains("span      +7.7 ± 0.8 %"), "{text}");
         assert!(text.contains("\nThe gains are of the time that a request takes from begin to end.\n"), "{text}");
+    }
+
+    #[test]
+    fn nothing_is_known() {
+        let wide = CurvePoint { speedup: 0.5, gain: 0.1, low: -10.0, high: 1.0, expected: 0.0 };
+        assert_eq!(interval(&wide), "?");
+        assert_eq!(interval(&CurvePoint { low: 0.0, high: 0.2, ..wide }), "+10 ± 10.0 %");
     }
 
     #[test]

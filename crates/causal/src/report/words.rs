@@ -61,6 +61,10 @@ impl Report {
                 if target.share >= LARGE {
                     none.push(off_the_path(&name, target));
                 }
+            } else if top.half().is_none() {
+                unknown.push(format!(
+                    "It is not known yet whether making {name} faster would help: too little was seen; a longer profile may tell."
+                ));
             } else {
                 unknown.push(format!(
                     "It is not known yet whether making {name} faster would help: {} faster, it would save between {} and {} of {}.",
@@ -71,14 +75,15 @@ impl Report {
                 ));
             }
         }
+        unknown.truncate(1);
+        let [first, then] = if more.is_empty() { [unknown, Vec::new()] } else { [Vec::new(), unknown] };
         let mut words = Vec::new();
-        for mut sort in [more, less, none] {
+        for mut sort in [more, first, less, none] {
             sort.truncate(SORT_MAX);
             words.append(&mut sort);
         }
         if words.len() < SORT_MAX {
-            unknown.truncate(1);
-            words.append(&mut unknown);
+            words.extend(then);
         }
         if words.is_empty() {
             let about_all = self.reasons.iter().filter(|reason| reason.target.is_empty());
@@ -245,6 +250,9 @@ mod tests {
         report.targets.drain(..3);
         report.targets.truncate(1);
         let want = "It is not known yet whether making `src/encode.rs:112` faster would help: 100 % faster, it would save between −4 % and 8 % of the time per unit of `request`.";
+        assert_eq!(report.words(), [want]);
+        report.targets[0].curve.last_mut().unwrap().low = -10.0;
+        let want = "It is not known yet whether making `src/encode.rs:112` faster would help: too little was seen; a longer profile may tell.";
         assert_eq!(report.words(), [want]);
         report.targets.clear();
         assert_eq!(report.words(), ["No target was seen, so there is nothing to say yet."]);

@@ -1,14 +1,58 @@
 //! What the API says: JSON, errors included.
 
 use causeway_config::caddyfile::Warning;
-use causeway_message::{Chunk, FieldValue, NameRef, StatusCode, names};
+use causeway_message::{Chunk, FieldValue, NameRef, ResponseHead, StatusCode, names};
 use causeway_pipeline::{Context, Response, Step};
 use serde_json::{Value, json};
 
 use crate::server::{ChangeFault, Excerpt, LoadFault, TreeFault};
 
-const JSON: FieldValue<'static> = FieldValue::from_static("application/json");
-const PEM: FieldValue<'static> = FieldValue::from_static("application/pem-certificate-chain");
+const NOSNIFF: FieldValue<'static> = FieldValue::from_static("nosniff");
+const NO_STORE: FieldValue<'static> = FieldValue::from_static("no-store");
+/// The rest of a page's policy stands in it.
+const NO_FRAMES: FieldValue<'static> = FieldValue::from_static("frame-ancestors 'none'");
+
+/// What a body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Json,
+    Pem,
+    /// A page of our own.
+    Page,
+    /// Forms of a profile, to be kept.
+    Coz,
+    Folded,
+    Pprof,
+}
+
+impl Kind {
+    fn media_type(self) -> FieldValue<'static> {
+        FieldValue::from_static(match self {
+            Self::Json => "application/json",
+            Self::Pem => "application/pem-certificate-chain",
+            Self::Page => "text/html; charset=utf-8",
+            Self::Coz | Self::Folded => "text/plain; charset=utf-8",
+            Self::Pprof => "application/octet-stream",
+        })
+    }
+
+    fn set(self, response: &mut ResponseHead) {
+        response.set(names::CONTENT_TYPE, self.media_type());
+        let disposition = match self {
+            Self::Json | Self::Pem => return,
+            Self::Page => None,
+            Self::Coz => Some("attachment; filename=\"profile.coz\""),
+            Self::Folded => Some("attachment; filename=\"profile.folded\""),
+            Self::Pprof => Some("attachment; filename=\"profile.pb.gz\""),
+        };
+        match disposition {
+            Some(disposition) => response.set(names::CONTENT_DISPOSITION, FieldValue::from_static(disposition)),
+            None => response.set(names::CONTENT_SECURITY_POLICY, NO_FRAMES),
+        }
+        response.set(names::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+        response.set(names::CACHE_CONTROL, NO_STORE);
+    }
+}
 
 /// An answer on its way.
 #[derive(Debug)]
@@ -18,7 +62,7 @@ pub(super) struct Answer {
     location: Option<String>,
     body: Vec<u8>,
     /// What the body is, where there is one.
-    content_type: FieldValue<'static>,
+    kind: Kind,
     /// What went wrong, for the log.
     error: Option<String>,
 }
@@ -26,7 +70,7 @@ pub(super) struct Answer {
 impl Answer {
     /// It was done, and there is nothing to say.
     pub(super) fn done() -> Self {
-        Self { status: 200, etag: None, location: None, body: Vec::new(), content_type: JSON, error: None }
+        Self { status: 200, etag: None, location: None, body: Vec::new(), kind: Kind::Json, error: None }
     }
 
     /// What was asked for.
@@ -36,7 +80,17 @@ impl Answer {
 
     /// Certificates.
     pub(super) fn pem(text: String) -> Self {
-        Self { body: text.into_bytes(), content_type: PEM, ..Self::done() }
+        Self::text(text, Kind::Pem)
+    }
+
+    /// Text of some kind.
+    pub(super) fn text(text: String, kind: Kind) -> Self {
+        Self::octets(text.into_bytes(), kind)
+    }
+
+    /// A body of some kind.
+    pub(super) fn octets(body: Vec<u8>, kind: Kind) -> Self {
+        Self { body, kind, ..Self::done() }
     }
 
     /// A place of the configuration.
@@ -103,11 +157,17 @@ impl Answer {
         }
     }
 
+    /// Its status, and what went wrong.
+    #[cfg(test)]
+    pub(super) fn said(&self) -> (u16, &str) {
+        (self.status, self.error.as_deref().unwrap_or_default())
+    }
+
     pub(super) fn step(self, cx: &mut Context) -> Step {
         self.log(cx);
         let response = cx.response_mut();
         if !self.body.is_empty() {
-            response.set(names::CONTENT_TYPE, self.content_type);
+            self.kind.set(response);
         }
         let mut set = |name: NameRef<'_>, value: &Option<String>| {
             // An entity tag holds the path, which may be what no field can hold.

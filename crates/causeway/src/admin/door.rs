@@ -5,10 +5,10 @@ use std::sync::Arc;
 use causeway_message::{Method, NameRef, names};
 use causeway_pipeline::{Context, Handler, Step};
 
-use super::Office;
 use super::answer::Answer;
 use super::rules::{Guard, Rules};
 use super::work::{Ask, AuthorityForm, BODY_OCTETS_MAX, perform};
+use super::{Office, causal};
 use crate::server::{By, Force, Source, Verb};
 
 const SOURCE_FILE: NameRef<'static> = NameRef::Other("Caddy-Config-Source-File");
@@ -88,6 +88,9 @@ fn ask(cx: &Context) -> Result<Ask, Answer> {
                 _ => Err(nothing_at(place)),
             }
         }
+        place if place == "/causal" || place.starts_with("/causal/") => {
+            causal::ask(place, method, target.query()).unwrap_or_else(|| Err(nothing_at(place))).map(Ask::Causal)
+        }
         "/causeway/status" if method == Method::Get => Ok(Ask::Status),
         "/causeway/status" => Err(Answer::error(405, "method not allowed")),
         place if place.starts_with("/config/") || place.starts_with("/id/") => {
@@ -112,7 +115,7 @@ fn ask(cx: &Context) -> Result<Ask, Answer> {
 }
 
 fn nothing_at(path: &str) -> Answer {
-    let words = "there are /config/, /id/, /load, /adapt, /stop, /pki/ca/ and /causeway/status";
+    let words = "there are /config/, /id/, /load, /adapt, /stop, /pki/ca/, /causal and /causeway/status";
     Answer::error(404, format!("nothing is at {path}; {words}"))
 }
 

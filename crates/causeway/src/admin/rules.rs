@@ -4,12 +4,13 @@
 //! forge `Origin` and `Sec-Fetch-Mode`.
 
 use causeway_config::plan::AdminAddress;
-use causeway_message::{FieldValue, NameRef, names};
+use causeway_message::{FieldValue, Method, NameRef, names};
 use causeway_pipeline::Context;
 
 use super::answer::Answer;
 
 const SEC_FETCH_MODE: NameRef<'static> = NameRef::Other("Sec-Fetch-Mode");
+const SEC_FETCH_SITE: NameRef<'static> = NameRef::Other("Sec-Fetch-Site");
 const METHODS: FieldValue<'static> = FieldValue::from_static("OPTIONS, GET, POST, PUT, PATCH, DELETE");
 const FIELDS: FieldValue<'static> = FieldValue::from_static("Content-Type, Content-Length, Cache-Control");
 const TRUE: FieldValue<'static> = FieldValue::from_static("true");
@@ -72,6 +73,24 @@ impl Guard {
         Self { trusted, enforce_host: !everywhere, enforce_origin: rules.enforce_origin }
     }
 
+    /// Whether somebody opens a page of ours by its address, as no page of another origin can make a browser say: they send no
+    /// origin, since there is none, and the page itself changes nothing.
+    fn opens_a_page(&self, cx: &Context) -> bool {
+        let head = cx.head();
+        let target = head.target();
+        let is_page = match target.path() {
+            "/causal" => target.query().is_none(),
+            path => path == "/causal/report",
+        };
+        let is = |name: NameRef<'_>, value: &str| head.fields().get(name) == Some(value.as_bytes());
+        !self.enforce_origin
+            && is_page
+            && head.method() == Method::Get
+            && head.fields().get(names::ORIGIN).is_none()
+            && is(SEC_FETCH_MODE, "navigate")
+            && is(SEC_FETCH_SITE, "none")
+    }
+
     /// Refuses what may not ask; says to browsers that their page may read the answer.
     pub(super) fn check(&self, cx: &mut Context) -> Result<(), Answer> {
         let port = cx.arrival().local.port();
@@ -93,7 +112,7 @@ impl Guard {
         if self.enforce_host && !self.trusted.iter().any(|trusted| trusted.host.is(host, port)) {
             return Err(Answer::error(403, format!("host not allowed: {host}")));
         }
-        if !self.enforce_origin && origin.is_none() && mode.is_none() {
+        if (!self.enforce_origin && origin.is_none() && mode.is_none()) || self.opens_a_page(cx) {
             return Ok(());
         }
         let origin = origin.filter(|origin| !origin.is_empty());
@@ -107,7 +126,7 @@ impl Guard {
             let words = format!("client is not allowed to access from origin '{origin}'");
             return Err(Answer::error(403, words));
         }
-        let is_preflight = cx.head().method() == causeway_message::Method::Options;
+        let is_preflight = cx.head().method() == Method::Options;
         let allowed = if scheme.is_empty() { format!("//{host}") } else { format!("{scheme}://{host}") };
         let response = cx.response_mut();
         if is_preflight {

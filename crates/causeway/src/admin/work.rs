@@ -8,8 +8,8 @@ use causeway_pipeline::worker::run_blocking;
 use causeway_pipeline::{BodyFault, BodyStream as _, Frame, IncomingBody, Worker};
 use serde_json::{Value, json};
 
-use super::Office;
 use super::answer::{Answer, warnings};
+use super::{Office, causal};
 use crate::document::{AdaptedDocument, Document, Language};
 use crate::server::{By, Change, ChangeFault, Force, Load, LoadFault, Status, Verb};
 
@@ -25,6 +25,7 @@ pub(super) enum Ask {
     Authority { id: String, form: AuthorityForm },
     Stop,
     Status,
+    Causal(causal::Ask),
 }
 
 /// How an authority is shown.
@@ -49,6 +50,10 @@ pub(super) async fn perform(
         Ask::Authority { id, form } => return desk.authority(id, form).await,
         Ask::Stop => return desk.stop().await,
         Ask::Status => return desk.status().await,
+        Ask::Causal(ask) => match text(body).await {
+            Ok(body) => return causal::perform(ask, body, desk.worker).await,
+            Err(answer) => Err(answer),
+        },
         Ask::Change { verb: Verb::Delete, path, if_match, force, by } => {
             desk.change(Change { verb: Verb::Delete, path, value: Value::Null, if_match, force, by }).await
         }

@@ -1,10 +1,10 @@
-//! `stop` and `reload`: one request to the admin API of a server that runs.
+//! `stop` and `reload`, and how any command asks the admin API of a server that runs.
 //!
 //! Written over a plain socket rather than an HTTP client: one request on one connection, as HTTP/1.0, so that the answer ends
 //! where the connection does and nothing needs a framing that a peer could choose.
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -18,8 +18,10 @@ use super::source::{self, ConfigFlags};
 /// Where the admin API listens unless the environment or a configuration says otherwise; Caddy's.
 const DEFAULT_ADDRESS: &str = "localhost:2019";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How much of an answer is read.
-const ANSWER_OCTETS_MAX: u64 = 2 << 20;
+/// The port of [`DEFAULT_ADDRESS`].
+const DEFAULT_PORT: u16 = 2019;
+/// How much of an answer is read; a profile's may hold many stacks.
+const ANSWER_OCTETS_MAX: u64 = 64 << 20;
 
 #[derive(Args)]
 pub(crate) struct Stop {
@@ -56,7 +58,7 @@ impl Stop {
             _ => Value::Null,
         };
         let address = address(self.address.as_deref(), &config)?;
-        let answer = post(&address, "/stop", &[], b"")?;
+        let answer = Place::of(&address).ask("POST /stop", &[], b"")?;
         answer.good().map_err(|words| anyhow!("the server on {address} does not stop: {words}"))
     }
 }
@@ -76,7 +78,7 @@ impl Reload {
         if self.force {
             fields.push(("Cache-Control", "must-revalidate"));
         }
-        let answer = post(&address, "/load", &fields, adapted.json.to_string().as_bytes())?;
+        let answer = Place::of(&address).ask("POST /load", &fields, adapted.json.to_string().as_bytes())?;
         answer.good().map_err(|words| match source.validate(&adapted) {
             // We know the file, the server only its JSON.
             Err(error) => error,
@@ -101,14 +103,15 @@ fn address(flag: Option<&str>, config: &Value) -> anyhow::Result<AdminAddress> {
     }
 }
 
-struct Answer {
+/// What an admin API said.
+pub(super) struct Answer {
     status: u16,
-    body: String,
+    pub(super) body: String,
 }
 
 impl Answer {
     /// What the server said instead of doing it.
-    fn good(&self) -> Result<(), String> {
+    pub(super) fn good(&self) -> Result<(), String> {
         if self.status < 400 {
             return Ok(());
         }
@@ -118,36 +121,86 @@ impl Answer {
     }
 }
 
-fn post(address: &AdminAddress, path: &str, fields: &[(&str, &str)], body: &[u8]) -> anyhow::Result<Answer> {
-    let port = address.listen.port;
-    let ip = address.listen.host.unwrap_or(Ipv4Addr::LOCALHOST.into());
-    let mut stream = TcpStream::connect_timeout(&SocketAddr::new(ip, port), CONNECT_TIMEOUT).map_err(|error| {
-        match error.kind() {
-            ErrorKind::ConnectionRefused => anyhow!(
-                "no server answers on {address}; is it running, with its admin API there? --address names another place"
-            ),
-            _ => anyhow!("connecting to the admin API on {address}: {error}"),
+/// An admin API as it is spoken to.
+pub(super) struct Place {
+    /// As the operator wrote it.
+    pub(super) name: String,
+    socket: SocketAddr,
+    host: String,
+    /// What a server that asks for it hears.
+    origin: Option<String>,
+    /// How long an answer may take; `None`: as long as the server likes.
+    patience: Option<Duration>,
+}
+
+impl Place {
+    fn of(address: &AdminAddress) -> Self {
+        let port = address.listen.port;
+        let ip = address.listen.host.unwrap_or(Ipv4Addr::LOCALHOST.into());
+        // A server on every address of its machine trusts any name; the origin is what it was told to listen on.
+        let host = if address.host.is_empty() { format!("localhost:{port}") } else { address.to_string() };
+        Self {
+            name: address.to_string(),
+            socket: SocketAddr::new(ip, port),
+            host,
+            origin: Some(format!("http://{address}")),
+            patience: None,
         }
-    })?;
-    // A server on every address of its machine trusts any name; the origin is what it was told to listen on.
-    let host = if address.host.is_empty() { format!("localhost:{port}") } else { address.to_string() };
-    let mut head = format!("POST {path} HTTP/1.0\r\nHost: {host}\r\nOrigin: http://{address}\r\n");
-    for (name, value) in fields {
-        if value.chars().any(char::is_control) {
-            bail!("found a control character in '{}', expected none in a {name} field", value.escape_default());
+    }
+
+    /// One on another machine too, by its name; without a port, at the usual one.
+    pub(super) fn parse(text: &str, flag: &str, patience: Duration) -> anyhow::Result<Self> {
+        let patience = Some(patience);
+        if let Ok(address) = AdminAddress::parse(text, flag)
+            && address.listen.host.is_none_or(|ip| ip.is_loopback())
+        {
+            return Ok(Self { patience, ..Self::of(&address) });
         }
-        head.push_str(&format!("{name}: {value}\r\n"));
+        let has_port = text.rsplit_once(':').is_some_and(|(host, port)| {
+            port.parse::<u16>().is_ok() && (!host.contains(':') || (host.starts_with('[') && host.ends_with(']')))
+        });
+        let host = if has_port { text.to_owned() } else { format!("{text}:{DEFAULT_PORT}") };
+        let found = host.to_socket_addrs().map_err(|error| {
+            anyhow!("{flag}: found '{text}', expected the address of an admin API as in localhost:2019: {error}")
+        })?;
+        let socket =
+            found.min_by_key(SocketAddr::is_ipv6).with_context(|| format!("{flag}: '{text}' has no address"))?;
+        // From elsewhere nobody knows what it was told to listen on.
+        let origin = socket.ip().is_loopback().then(|| format!("http://{host}"));
+        Ok(Self { name: text.to_owned(), socket, host, origin, patience })
     }
-    head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
-    let talk = || format!("talking to the admin API on {address}");
-    let mut octets = Vec::new();
-    let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
-    let read = stream.take(ANSWER_OCTETS_MAX).read_to_end(&mut octets);
-    // A server that refuses early may have answered before it took everything.
-    if octets.is_empty() {
-        sent.and(read.map(drop)).with_context(talk)?;
+
+    /// Asks once, on a connection of its own.
+    pub(super) fn ask(&self, line: &str, fields: &[(&str, &str)], body: &[u8]) -> anyhow::Result<Answer> {
+        let name = &self.name;
+        let mut stream = TcpStream::connect_timeout(&self.socket, CONNECT_TIMEOUT).map_err(|error| match error.kind() {
+            ErrorKind::ConnectionRefused => {
+                anyhow!("no server answers on {name}; is it running, with its admin API there? --address names another place")
+            }
+            _ => anyhow!("connecting to the admin API on {name}: {error}"),
+        })?;
+        let talk = || format!("talking to the admin API on {name}");
+        stream.set_read_timeout(self.patience).with_context(talk)?;
+        let mut head = format!("{line} HTTP/1.0\r\nHost: {}\r\n", self.host);
+        if let Some(origin) = &self.origin {
+            head.push_str(&format!("Origin: {origin}\r\n"));
+        }
+        for (name, value) in fields {
+            if value.chars().any(char::is_control) {
+                bail!("found a control character in '{}', expected none in a {name} field", value.escape_default());
+            }
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
+        let mut octets = Vec::new();
+        let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+        let read = stream.take(ANSWER_OCTETS_MAX).read_to_end(&mut octets);
+        // A server that refuses early may have answered before it took everything.
+        if octets.is_empty() {
+            sent.and(read.map(drop)).with_context(talk)?;
+        }
+        parse(&octets).with_context(|| format!("{}: found no answer of HTTP/1", talk()))
     }
-    parse(&octets).with_context(|| format!("{}: found no answer of HTTP/1", talk()))
 }
 
 fn parse(octets: &[u8]) -> Option<Answer> {

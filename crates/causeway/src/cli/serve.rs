@@ -24,6 +24,7 @@ use super::environment::Environment;
 use super::source::{self, ConfigFlags};
 use super::{client, say};
 use follow::Followed;
+pub(super) use signals::End;
 
 /// The exit status when a second signal ends what the first let finish; Caddy's number.
 const FORCED: i32 = 2;

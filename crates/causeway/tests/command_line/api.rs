@@ -77,7 +77,9 @@ fn reading() {
         (
             "/nope",
             404,
-            json!("nothing is at /nope; there are /config/, /id/, /load, /adapt, /stop, /pki/ca/ and /causeway/status"),
+            json!(
+                "nothing is at /nope; there are /config/, /id/, /load, /adapt, /stop, /pki/ca/, /causal and /causeway/status"
+            ),
         ),
         ("/load", 405, json!("method not allowed")),
         ("/adapt", 405, json!("method not allowed")),

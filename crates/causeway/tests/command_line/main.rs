@@ -6,6 +6,7 @@
 //! - `https`: certificates, and the way from the clear to TLS
 //! - `signals`: how a server ends
 //! - `api`: the admin API, call by call; `api_loads`: what a load does to a server that runs
+//! - `causal`: the causal profiler, by the API and by its command
 //! - `follow`: `--watch`, `--resume`, SIGUSR1
 //! - `background`: `start`, `stop`, `reload`, and the small commands
 //! - `mistakes`: what the operator is told
@@ -21,6 +22,7 @@ mod adapt;
 mod api;
 mod api_loads;
 mod background;
+mod causal;
 mod client;
 mod client_certificates;
 mod documents;

@@ -35,6 +35,7 @@ const causal = (() => {
   }
   const percent = part => digits(part, places(part)) + '\u00a0%';
   const signed = part => (part >= 0.0005 ? '+' : '') + percent(part);
+  const isKnown = point => (point.high - point.low) / 2 <= 1;
   const half = point => '± ' + digits((point.high - point.low) / 2, Math.max(places(point.gain), 1));
   function count(number) {
     if (number >= 1e7) return (number / 1e6).toFixed(1) + '\u00a0M';
@@ -145,13 +146,14 @@ const causal = (() => {
     const point = at(curve, column);
     const head = percent(column) + ' faster';
     if (!point) return html('td', { class: 'n gain', 'data-head': head }, '–');
+    if (!isKnown(point)) return html('td', { class: 'n gain', 'data-head': head, title: 'too little was seen to say' }, '?');
     const attributes = { class: 'n gain ' + tone(point), 'data-head': head, 'data-speedup': column, 'data-gain': point.gain };
     return html('td', attributes, html('b', {}, signed(point.gain)), ' ', html('small', {}, half(point)));
   }
 
   // Two bars on one scale: what the target would give, with its interval, and what an ordinary profile would promise.
   function bars(point, scale) {
-    if (!point) return html('td', { class: 'bars' });
+    if (!point || !isKnown(point)) return html('td', { class: 'bars' });
     const zero = scale.low < 0 ? (-scale.low / (scale.high - scale.low)) * 100 : 0;
     const x = gain => Math.max(0, Math.min(100, zero + (gain / (scale.high - scale.low)) * 100));
     const bar = (gain, y, height, attributes) =>
@@ -169,7 +171,7 @@ const causal = (() => {
   }
 
   function drawTable(report, curve) {
-    const points = report.targets.map(target => at(curve(target), COLUMNS[1])).filter(Boolean);
+    const points = report.targets.map(target => at(curve(target), COLUMNS[1])).filter(point => point && isKnown(point));
     const scale = {
       low: Math.max(-1, Math.min(0, ...points.map(point => point.gain))),
       high: Math.min(1, Math.max(0.01, ...points.map(point => Math.max(point.gain, point.expected)))),
@@ -301,7 +303,7 @@ const causal = (() => {
     const scale = scaleOf(report, chosen.curve);
     const panels = report.targets.map((target, index) => {
       const curve = chosen.curve(target);
-      return curve.length ? panel(report, target, index, curve, scale, chosen.key === 'pace') : null;
+      return curve.length > 1 ? panel(report, target, index, curve, scale, chosen.key === 'pace') : null;
     });
     fill(place('panels'), ...panels);
   }
@@ -342,7 +344,7 @@ const causal = (() => {
       const cells = parts.map(part => {
         const same = part.targets.find(it => it.name === target.name && it.kind === target.kind);
         const point = same && chosen && at(chosen.curve(same), COLUMNS[1]);
-        return html('td', { class: 'n gain ' + tone(point) }, ...(point ? [html('b', {}, signed(point.gain)), ' ', html('small', {}, half(point))] : ['–']));
+        return html('td', { class: 'n gain ' + tone(point) }, ...(point && isKnown(point) ? [html('b', {}, signed(point.gain)), ' ', html('small', {}, half(point))] : [point ? '?' : '–']));
       });
       return html('tr', {}, html('td', {}, code(target.name)), ...cells);
     });

@@ -1,0 +1,243 @@
+//! The causal profiler over HTTP: one profile at a time, started, looked at and stopped by whoever may ask.
+//!
+//! - `wish`: what a profile is asked to be, from a query or from JSON
+//! - `desk`: the profile that runs, and what the last one found
+//! - `run`: the profiler itself
+//! - `live.html`, `live.js`: what a browser is shown of it above the report
+//!
+//! There is one profiler in a process, so there is one desk, whatever server or configuration its API belongs to.
+
+mod desk;
+mod run;
+mod wish;
+
+use std::rc::Rc;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use causeway_causal::report::Report;
+use causeway_causal::report::html::Live;
+use causeway_message::Method;
+use causeway_pipeline::worker::run_blocking;
+use causeway_pipeline::{Sleep, Worker};
+use serde_json::{Value, json};
+
+use super::answer::{Answer, Kind};
+use desk::{Desk, Seen};
+pub(super) use wish::Wish;
+
+/// How often somebody who waits for a profile looks whether it has ended.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What is asked about profiles.
+#[derive(Debug, PartialEq)]
+pub(super) enum Ask {
+    /// A profile is to run. Without a wish, the body has it.
+    Start(Option<Wish>),
+    /// A profile is to run; the answer is its report.
+    Whole(Wish),
+    /// How far it is, with what it found so far.
+    Status,
+    /// What was found, in some form.
+    Report(Form),
+    /// It is to end now, with what it has.
+    Stop,
+    /// The page that does all this.
+    Page,
+}
+
+/// A form of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Json,
+    Html,
+    Coz,
+    Folded,
+    Pprof,
+}
+
+impl Form {
+    const ALL: [(&str, Self); 5] = [
+        ("json", Self::Json),
+        ("html", Self::Html),
+        ("coz", Self::Coz),
+        ("folded", Self::Folded),
+        ("pprof", Self::Pprof),
+    ];
+}
+
+/// What is asked at a path below `/causal`; `None` when nothing is there.
+pub(super) fn ask(path: &str, method: Method, query: Option<&str>) -> Option<Result<Ask, Answer>> {
+    let wrong_method = || Err(Answer::error(405, "method not allowed"));
+    let query = query.filter(|query| !query.is_empty());
+    Some(match (path, method) {
+        ("/causal", Method::Get) => match query {
+            None => Ok(Ask::Page),
+            Some(query) => Wish::from_query(query).map(Ask::Whole).map_err(refused),
+        },
+        ("/causal/start", Method::Post) => query.map(Wish::from_query).transpose().map(Ask::Start).map_err(refused),
+        ("/causal/stop", Method::Post) => Ok(Ask::Stop),
+        ("/causal/status", Method::Get) => Ok(Ask::Status),
+        ("/causal/report", Method::Get) => form(query.unwrap_or_default()).map(Ask::Report),
+        ("/causal" | "/causal/start" | "/causal/stop" | "/causal/status" | "/causal/report", _) => wrong_method(),
+        _ => return None,
+    })
+}
+
+fn form(query: &str) -> Result<Form, Answer> {
+    let expected = Form::ALL.map(|(name, _)| name).join(", ");
+    let mut form = Form::Json;
+    for (key, value) in wish::pairs(query) {
+        if key != "format" {
+            return Err(Answer::error(400, format!("found the parameter '{key}', expected 'format'")));
+        }
+        let known = Form::ALL.iter().find(|(name, _)| *name == value);
+        let words = || format!("format: found '{value}', expected one of {expected}");
+        form = known.ok_or_else(|| Answer::error(400, words()))?.1;
+    }
+    Ok(form)
+}
+
+fn refused(words: String) -> Answer {
+    Answer::error(400, words)
+}
+
+/// The only one.
+fn desk() -> &'static Desk {
+    static DESK: OnceLock<Desk> = OnceLock::new();
+    DESK.get_or_init(|| Desk::new(Box::new(run::start)))
+}
+
+/// Another configuration is served from now on: a profile that runs says so.
+pub(crate) fn configuration_changed() {
+    desk().configuration_changed();
+}
+
+/// Does what was asked. `body` is what came with a start that has no query.
+pub(super) async fn perform(ask: Ask, body: Vec<u8>, worker: Rc<dyn Worker>) -> Answer {
+    match answer(ask, body, &worker).await {
+        Ok(answer) | Err(answer) => answer,
+    }
+}
+
+async fn answer(ask: Ask, body: Vec<u8>, worker: &Rc<dyn Worker>) -> Result<Answer, Answer> {
+    Ok(match ask {
+        Ask::Page => Answer::text(page(), Kind::Page),
+        Ask::Start(wish) => {
+            let wish = wish.map_or_else(|| Wish::from_json(&body), Ok).map_err(refused)?;
+            let seen = blocking(worker, move || desk().start(&wish).map(|_| desk().look())).await??;
+            Answer::json(&status(&seen))
+        }
+        Ask::Status => Answer::json(&status(&blocking(worker, || desk().look()).await?)),
+        Ask::Report(form) => blocking(worker, move || desk().report().map(|report| told(&report, form))).await??,
+        Ask::Stop => {
+            blocking(worker, || desk().stop()).await??;
+            ended(worker).await?;
+            Answer::json(&status(&blocking(worker, || desk().look()).await?))
+        }
+        Ask::Whole(wish) => {
+            let number = blocking(worker, move || desk().start(&wish)).await??;
+            let mut ward = Ward(Some(number));
+            ended(worker).await?;
+            ward.0 = None;
+            blocking(worker, || desk().report().map(|report| told(&report, Form::Json))).await??
+        }
+    })
+}
+
+/// A profile that somebody waits for ends when they go.
+struct Ward(Option<u64>);
+
+impl Drop for Ward {
+    fn drop(&mut self) {
+        if let Some(number) = self.0 {
+            desk().abandon(number);
+        }
+    }
+}
+
+/// Until no profile runs.
+async fn ended(worker: &Rc<dyn Worker>) -> Result<(), Answer> {
+    while blocking(worker, || desk().look().is_running).await? {
+        Sleep::until(Rc::clone(worker), worker.now() + LOOK).await;
+    }
+    Ok(())
+}
+
+/// Off the worker: the profiler's own thread may hold what is asked for.
+async fn blocking<T: Send + 'static>(
+    worker: &Rc<dyn Worker>,
+    job: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Answer> {
+    let done = run_blocking(&**worker, job).map_err(|_| Answer::error(503, "the server is busy"))?.await;
+    done.ok_or_else(|| Answer::error(500, "the profiler failed inside the server"))
+}
+
+/// What the page and the command look at once a second.
+fn status(seen: &Seen) -> Value {
+    let report = seen.report.as_ref().map(|report| report.without_stacks().to_json());
+    json!({
+        "running": seen.is_running,
+        "phase": seen.phase,
+        "elapsed": seen.elapsed.as_secs_f64(),
+        "seconds": seen.duration.as_secs_f64(),
+        "report": report.and_then(|json| serde_json::from_str::<Value>(&json).ok()),
+    })
+}
+
+fn told(report: &Report, form: Form) -> Answer {
+    match form {
+        Form::Json => Answer::text(format!("{}\n", report.to_json()), Kind::Json),
+        Form::Html => Answer::text(report.to_html(), Kind::Page),
+        Form::Coz => Answer::text(report.to_coz(), Kind::Coz),
+        Form::Folded => Answer::text(report.to_folded(), Kind::Folded),
+        Form::Pprof => Answer::octets(report.to_pprof(), Kind::Pprof),
+    }
+}
+
+fn page() -> String {
+    let (controls, script) = (include_str!("causal/live.html"), include_str!("causal/live.js"));
+    Live { title: "Causeway", controls, script }.page()
+}
+
+#[cfg(test)]
+mod tests {
+    use causeway_message::Method;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(line: &str, want: Result<Option<Ask>, (u16, &str)>) {
+        let (method, target) = line.split_once(' ').unwrap();
+        let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
+        let method = if method == "GET" { Method::Get } else { Method::Post };
+        match (ask(path, method, query).transpose(), want) {
+            (Ok(got), Ok(want)) => assert_eq!(got, want, "{line}"),
+            (Err(answer), Err((status, words))) => {
+                let (got, said) = answer.said();
+                assert!(got == status && said.contains(words), "{line}: {got} {said}");
+            }
+            (got, want) => panic!("{line}: {got:?}, {want:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_asked() {
+        check("GET /causal", Ok(Some(Ask::Page)));
+        check("GET /causal?", Ok(Some(Ask::Page)));
+        let wish = Wish { seconds: Duration::from_secs(3), ..Wish::default() };
+        check("GET /causal?seconds=3", Ok(Some(Ask::Whole(wish.clone()))));
+        check("POST /causal/start", Ok(Some(Ask::Start(None))));
+        check("POST /causal/start?seconds=3", Ok(Some(Ask::Start(Some(wish)))));
+        check("POST /causal/stop", Ok(Some(Ask::Stop)));
+        check("GET /causal/status", Ok(Some(Ask::Status)));
+        check("GET /causal/report", Ok(Some(Ask::Report(Form::Json))));
+        check("GET /causal/report?format=pprof", Ok(Some(Ask::Report(Form::Pprof))));
+        check("GET /causal/reports", Ok(None));
+        check("GET /causal/start", Err((405, "method not allowed")));
+        check("POST /causal", Err((405, "method not allowed")));
+        check("GET /causal?second=3", Err((400, "found 'second', expected one of")));
+        check("GET /causal/report?format=svg", Err((400, "format: found 'svg', expected one of json, html, coz")));
+        check("GET /causal/report?form=json", Err((400, "found the parameter 'form', expected 'format'")));
+    }
+}

@@ -1,0 +1,66 @@
+//! How far a profile is: a bar on a terminal, a line now and then elsewhere.
+
+use std::io::IsTerminal as _;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::say;
+
+/// Between two lines where there is no terminal.
+const PAUSE: Duration = Duration::from_secs(10);
+const TEMPLATE: &str = "{bar:30} {prefix}  {wide_msg}";
+
+pub(super) struct Show {
+    seconds: f64,
+    bar: Option<ProgressBar>,
+    said: Instant,
+}
+
+impl Show {
+    pub(super) fn begin(seconds: f64) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new(1000);
+            let style = ProgressStyle::with_template(TEMPLATE).expect("the template above is right");
+            bar.set_style(style.progress_chars("━╸─"));
+            bar
+        });
+        let show = Self { seconds, bar, said: Instant::now() };
+        match &show.bar {
+            Some(bar) => bar.set_prefix(format!("0 of {seconds:.0} s")),
+            None => say::note(&format!("Profiling for {seconds} s")),
+        }
+        show
+    }
+
+    pub(super) fn progress(&mut self, elapsed: f64, phase: &str, so_far: &str) {
+        let place = format!("{elapsed:.0} of {:.0} s", self.seconds);
+        let words = if so_far.is_empty() { phase } else { so_far };
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position((elapsed / self.seconds * 1000.0) as u64);
+                bar.set_prefix(place);
+                bar.set_message(words.chars().filter(|char| !char.is_control()).collect::<String>());
+            }
+            None if self.said.elapsed() >= PAUSE => {
+                self.said = Instant::now();
+                say::note(&format!("Profiling: {place}; {words}"));
+            }
+            None => {}
+        }
+    }
+
+    /// A line that stays.
+    pub(super) fn note(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| say::note(line)),
+            None => say::note(line),
+        }
+    }
+
+    pub(super) fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! The causal profiler as an operator meets it: the API, and `causeway profile`. What it finds is `causal`'s to prove; here is that
+//! whatever is asked is answered, and that the server goes on.
+
+use std::io::{Read as _, Write as _};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::client::{Answer, connect, get, send, send_body};
+use crate::process::{Folder, Server};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const CADDYFILE: &str = "{\n\tadmin localhost:0\n\tgrace_period 1s\n}\nhttp://:0 {\n\tbind 127.0.0.1\n\trespond /api/* api\n\trespond hello\n}\n";
+
+/// A server, and somebody who asks it a millisecond after the last answer.
+struct Site {
+    folder: Folder,
+    server: Option<Server>,
+    site: u16,
+    admin: u16,
+    ends: Arc<AtomicBool>,
+    load: Option<JoinHandle<u64>>,
+}
+
+impl Site {
+    #[track_caller]
+    fn start() -> Self {
+        let folder = Folder::with(&[("Caddyfile", CADDYFILE)]);
+        let mut server = folder.start(&["run"]);
+        let (site, admin) = (server.port(), server.admin_port());
+        let ends = Arc::new(AtomicBool::new(false));
+        let end = Arc::clone(&ends);
+        let load = std::thread::spawn(move || {
+            let mut stream = connect(site);
+            let (mut block, mut answers) = ([0; 4096], 0);
+            while !end.load(Ordering::Relaxed) {
+                let asked = stream.write_all(b"GET /api/x HTTP/1.1\r\nHost: localhost\r\n\r\n");
+                if asked.is_err() || stream.read(&mut block).unwrap_or(0) == 0 {
+                    break;
+                }
+                assert!(block.starts_with(b"HTTP/1.1 200 OK\r\n"));
+                answers += 1;
+                // What is recorded is worked out by a debug build: not more than it needs.
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            answers
+        });
+        Self { folder, server: Some(server), site, admin, ends, load: Some(load) }
+    }
+
+    #[track_caller]
+    fn call(&self, line: &str) -> Answer {
+        send(self.admin, line, &[&format!("Host: localhost:{}", self.admin)])
+    }
+
+    #[track_caller]
+    fn status(&self) -> Value {
+        serde_json::from_str(&self.call("GET /causal/status").body).unwrap()
+    }
+
+    #[track_caller]
+    fn until_ended(&self) {
+        let begun = Instant::now();
+        while self.status()["running"] == true {
+            assert!(begun.elapsed() < PATIENCE, "it runs on");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn address(&self) -> String {
+        format!("localhost:{}", self.admin)
+    }
+
+    /// Ends the load; how many answers it got.
+    #[track_caller]
+    fn answers(&mut self) -> u64 {
+        self.ends.store(true, Ordering::Relaxed);
+        self.load.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The words of an answer that refuses.
+#[track_caller]
+fn refusal(answer: &Answer) -> (u16, String) {
+    let value: Value = serde_json::from_str(&answer.body).unwrap();
+    (answer.status, value["error"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn a_profile_by_the_api() {
+    let mut site = Site::start();
+    assert_eq!(
+        site.status(),
+        json!({ "running": false, "phase": "idle", "elapsed": 0.0, "seconds": 0.0, "report": null })
+    );
+    let none = (404, "there is no report yet; POST /causal/start begins a profile".to_owned());
+    assert_eq!(refusal(&site.call("GET /causal/report")), none);
+    assert_eq!(refusal(&site.call("POST /causal/stop")), (404, "no profile is running".into()));
+    let started = site.call("POST /causal/start?seconds=60");
+    assert_eq!(started.status, 200, "{}", started.body);
+    let status = site.status();
+    assert_eq!((&status["running"], &status["seconds"]), (&json!(true), &json!(60.0)));
+    let second = (409, "a profile is running already; POST /causal/stop ends it".to_owned());
+    for line in ["POST /causal/start", "GET /causal?seconds=1"] {
+        assert_eq!(refusal(&site.call(line)), second);
+    }
+    std::thread::sleep(Duration::from_millis(700));
+    let stopped = site.call("POST /causal/stop");
+    let stopped: Value = serde_json::from_str(&stopped.body).unwrap();
+    assert_eq!(stopped["running"], false);
+    let report: Value = serde_json::from_str(&site.call("GET /causal/report").body).unwrap();
+    let codes: Vec<_> = report["reasons"].as_array().unwrap().iter().map(|reason| &reason["code"]).collect();
+    assert!(codes.contains(&&json!("stopped")), "{codes:?}");
+    assert_eq!(report["progress"][0]["name"], "request");
+    assert!(report["progress"][0]["count"].as_u64().unwrap() > 0, "{}", report["progress"]);
+    assert!(!report["words"].as_array().unwrap().is_empty());
+    for (form, media_type) in [
+        ("json", "application/json"),
+        ("html", "text/html; charset=utf-8"),
+        ("coz", "text/plain; charset=utf-8"),
+        ("folded", "text/plain; charset=utf-8"),
+    ] {
+        let answer = site.call(&format!("GET /causal/report?format={form}"));
+        assert_eq!((answer.status, answer.field("Content-Type").as_deref()), (200, Some(media_type)), "{form}");
+    }
+    assert!(site.answers() > 0);
+}
+
+/// Blocks until the profile is done, as `curl` would; somebody who goes ends it.
+#[test]
+fn a_profile_in_one_call() {
+    let site = Site::start();
+    let whole = site.call("GET /causal?seconds=1&mode=screen");
+    assert_eq!(whole.status, 200, "{}", whole.body);
+    let report: Value = serde_json::from_str(&whole.body).unwrap();
+    assert!(report["seconds"].as_f64().unwrap() > 0.5, "{}", report["seconds"]);
+    let mut stream = connect(site.admin);
+    stream
+        .write_all(format!("GET /causal?seconds=60 HTTP/1.1\r\nHost: {}\r\n\r\n", site.address()).as_bytes())
+        .unwrap();
+    let begun = Instant::now();
+    while site.status()["running"] != true {
+        assert!(begun.elapsed() < PATIENCE, "it does not begin");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(stream);
+    site.until_ended();
+}
+
+#[test]
+fn what_is_refused() {
+    let site = Site::start();
+    for (line, status, want) in [
+        ("POST /causal/start?seconds=x", 400, "seconds: found 'x', expected a number of seconds from 0.5 to 3600"),
+        ("GET /causal?second=1", 400, "found 'second', expected one of seconds, budget, mode, targets, progress, seed"),
+        ("GET /causal/report?format=svg", 400, "format: found 'svg', expected one of json, html, coz, folded, pprof"),
+        ("GET /causal/start", 405, "method not allowed"),
+        ("DELETE /causal", 405, "method not allowed"),
+    ] {
+        assert_eq!(refusal(&site.call(line)), (status, want.to_owned()), "{line}");
+    }
+    let host = format!("Host: {}", site.address());
+    let answer = send_body(site.admin, "POST /causal/start", &[&host], "{\"mode\": \"fast\"}");
+    assert_eq!(refusal(&answer), (400, "mode: found 'fast', expected one of both, screen, confirm".into()));
+    assert_eq!(site.call("GET /causal/nope").status, 404);
+    assert_eq!(site.status()["running"], false);
+}
+
+/// The checks of Host and Origin hold here too, but a page may be opened by its address.
+#[test]
+fn who_may_ask() {
+    let site = Site::start();
+    let host = format!("Host: {}", site.address());
+    let typed = ["Sec-Fetch-Mode: navigate", "Sec-Fetch-Site: none"];
+    let linked = ["Sec-Fetch-Mode: navigate", "Sec-Fetch-Site: cross-site"];
+    let origin = ["Origin: http://evil.example", "Sec-Fetch-Mode: cors"];
+    let evil = ["Host: evil.example", typed[0], typed[1]];
+    for (line, fields, want) in [
+        ("GET /causal", &[&*host, typed[0], typed[1]][..], 200),
+        ("GET /causal/report", &[&*host, typed[0], typed[1]], 404),
+        ("GET /causal", &[&*host, linked[0], linked[1]], 403),
+        ("GET /causal", &evil, 403),
+        ("GET /causal?seconds=1", &[&*host, typed[0], typed[1]], 403),
+        ("POST /causal/start", &[&*host, origin[0], origin[1]], 403),
+        ("POST /causal/start", &[&*host, typed[0], typed[1]], 403),
+        ("GET /causal/status", &["Host: evil.example"], 403),
+    ] {
+        assert_eq!(send(site.admin, line, fields).status, want, "{line} {fields:?}");
+    }
+    assert_eq!(site.status()["running"], false);
+    let page = site.call("GET /causal");
+    assert_eq!(page.field("Content-Security-Policy").as_deref(), Some("frame-ancestors 'none'"));
+    assert!(page.body.contains("default-src 'none'"));
+}
+
+#[test]
+fn a_reload_in_the_middle() {
+    let mut site = Site::start();
+    assert_eq!(site.call("POST /causal/start?seconds=60").status, 200);
+    std::thread::sleep(Duration::from_millis(300));
+    let host = format!("Host: {}", site.address());
+    let config = CADDYFILE.replace("hello", "other");
+    let loaded = send_body(site.admin, "POST /load", &[&host, "Content-Type: text/caddyfile"], &config);
+    assert_eq!(loaded.status, 200, "{}", loaded.body);
+    assert_eq!(get(site.site, "/").body, "other");
+    assert_eq!(site.status()["running"], true);
+    assert_eq!(site.call("POST /causal/stop").status, 200);
+    let report: Value = serde_json::from_str(&site.call("GET /causal/report").body).unwrap();
+    let told = report["reasons"].as_array().unwrap().iter().find(|reason| reason["code"] == "changed");
+    assert!(told.unwrap()["text"].as_str().unwrap().starts_with("the configuration was replaced "), "{told:?}");
+    assert_eq!(get(site.site, "/").body, "other");
+    assert!(site.answers() > 0);
+}
+
+#[test]
+fn the_command() {
+    let site = Site::start();
+    let address = site.address();
+    let arguments =
+        ["profile", "--address", &address, "--for", "1s", "--out", "found.html", "--formats", "coz,folded,pprof"];
+    let output = site.folder.output(&arguments);
+    let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    assert!(out.contains("request: ") && out.contains("The load "), "{out}");
+    assert!(err.starts_with("Profiling for 1 s\n"), "{err}");
+    assert!(err.ends_with("The report is in found.html, found.json, found.coz, found.folded, found.pb.gz\n"), "{err}");
+    let read = |name: &str| std::fs::read(site.folder.path(name)).unwrap();
+    assert!(read("found.html").starts_with(b"<!DOCTYPE html>"));
+    let report: Value = serde_json::from_slice(&read("found.json")).unwrap();
+    assert_eq!(report["speech"]["subject"], "this server");
+    assert!(out.ends_with(&format!("{}\n", report["words"].as_array().unwrap().last().unwrap().as_str().unwrap())));
+    assert!(read("found.coz").starts_with(b"startup\ttime="));
+    assert!(read("found.pb.gz").starts_with(b"\x1f\x8b"));
+}
+
+#[test]
+fn the_command_and_several_servers() {
+    let sites = [Site::start(), Site::start()];
+    let address = sites.each_ref().map(Site::address).join(",");
+    let output = sites[0].folder.output(&["profile", "--address", &address, "--for", "1s", "--out", "both.html"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&std::fs::read(sites[0].folder.path("both.json")).unwrap()).unwrap();
+    let parts: Vec<_> =
+        report["parts"].as_array().unwrap().iter().map(|part| part["program"].as_str().unwrap()).collect();
+    assert_eq!(parts, sites.each_ref().map(Site::address));
+    let rate = |report: &Value| report["progress"][0]["baseline_rate"].as_f64().unwrap();
+    let sum: f64 = report["parts"].as_array().unwrap().iter().map(rate).sum();
+    assert!((rate(&report) - sum).abs() < 1e-6 * sum, "{report}");
+    // One that is not there: the other profiles no more.
+    let output = sites[0].folder.output(&["profile", "--address", &format!("{},localhost:1", sites[0].address())]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("Error: no server answers on localhost:1;"));
+    sites[0].until_ended();
+}
+
+#[test]
+fn an_interrupt_keeps_what_was_found() {
+    let site = Site::start();
+    let address = site.address();
+    let mut command = site.folder.command(&["profile", "--address", &address, "--for", "60s", "--out", "part.html"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    while site.status()["elapsed"].as_f64().unwrap() < 0.5 {
+        assert!(begun.elapsed() < PATIENCE, "it does not begin");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    assert!(err.contains("Stopping: what was found so far is kept\n"), "{err}");
+    assert!(site.folder.path("part.json").is_file() && site.folder.path("part.html").is_file());
+    assert_eq!(site.status()["running"], false);
+}
+
+#[test]
+fn a_server_that_goes_away() {
+    let mut site = Site::start();
+    let address = site.address();
+    let command = site.folder.command(&["profile", "--address", &address, "--for", "60s", "--out", "gone.html"]);
+    let mut profile = Server::spawn(command);
+    assert_eq!(profile.next_line(), "Profiling for 60 s");
+    drop(site.server.take());
+    let line = profile.line_with("Error: ");
+    assert!(line.starts_with(&format!("Error: the server on {address} went away while it was profiled: ")), "{line}");
+    assert_eq!(profile.status().code(), Some(1));
+    assert!(!site.folder.path("gone.html").exists());
+}
+
+/// Ending the server while it profiles ends both.
+#[test]
+fn the_server_ends_in_the_middle() {
+    let mut site = Site::start();
+    assert_eq!(site.call("POST /causal/start?seconds=60").status, 200);
+    std::thread::sleep(Duration::from_millis(300));
+    let server = site.server.take().unwrap();
+    server.signal(Signal::TERM);
+    assert_eq!(server.status().code(), Some(0));
+}
+
+#[test]
+fn mistakes_on_the_command_line() {
+    let folder = Folder::new();
+    for (arguments, want) in [
+        (&["--for", "2x"][..], "--for: found '2x', expected a time from 0.5s to 1h, as in 30s or 2m"),
+        (&["--out", "a.txt"], "--out: found 'a.txt', expected a file's name that ends in .html"),
+        (&["--out", "none/a.html"], "--out: there is no folder none"),
+        (
+            &["--formats", "coz"],
+            "the following required arguments were not provided: --out <FILE.html>; `causeway profile --help` lists what there is",
+        ),
+        (
+            &["--mode", "fast"],
+            "invalid value 'fast' for '--mode <MODE>'; [possible values: both, screen, confirm]; `causeway profile --help` lists what there is",
+        ),
+        (
+            &["--address", "localhost:1"],
+            "no server answers on localhost:1; is it running, with its admin API there? --address names another place",
+        ),
+    ] {
+        let output = folder.output(&[&["profile"], arguments].concat());
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), format!("Error: {want}\n"), "{arguments:?}");
+    }
+}

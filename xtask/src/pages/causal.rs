@@ -1,0 +1,251 @@
+//! Does the profiler's page start a profile, show how far it is, stop it and hand it out, and is a report's page drawn from its JSON?
+//!
+//! The markup this relies on: a form `#control` with its button `#go`, a progress bar `#bar`, links in `#get`; in a report a row
+//! for each target in `#rank`, with the JSON's number beside the one that is shown (`data-gain`, `data-speedup`), and an
+//! `article.panel` for each with a path `.curve` and one `.band`.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use serde_json::json;
+
+use super::View;
+use super::devtools::Tab;
+use crate::server::{Server, free_address};
+
+/// Long enough for a few windows; the profile that is stopped asks for far more.
+const SECONDS: u32 = 4;
+/// The longest that a page may take for one thing.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server, and its admin API.
+pub(super) struct Profiled {
+    server: Server,
+    site: SocketAddr,
+    admin: SocketAddr,
+    downloads: PathBuf,
+}
+
+impl Profiled {
+    pub(super) fn start(causeway: &Path, home: &Path) -> anyhow::Result<Self> {
+        let (site, admin) = (free_address()?, free_address()?);
+        let port = site.port();
+        std::fs::write(
+            home.join("Caddyfile"),
+            format!(
+                "{{\n\tadmin {admin}\n}}\nhttp://127.0.0.1:{port} {{\n\trespond /api/* \"api\"\n\trespond \"hello\"\n}}\n"
+            ),
+        )?;
+        let downloads = home.join("downloads");
+        std::fs::create_dir(&downloads)?;
+        let mut run = Command::new(causeway);
+        run.args(["run", "--config", "Caddyfile"]);
+        let server = Server::start(run, home, site)?;
+        Ok(Self { server, site, admin, downloads })
+    }
+
+    pub(super) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.admin)
+    }
+
+    pub(super) fn log(&self) -> String {
+        self.server.log()
+    }
+
+    /// Starts two profiles by the page: one is stopped, the other ends by itself.
+    pub(super) fn check_live(&self, tab: &mut Tab<'_>, view: View, complaints: &mut Vec<String>) -> anyhow::Result<()> {
+        // Whoever the page belongs to, a profile takes seconds: once in each width will do.
+        if view.theme != "light" {
+            return Ok(());
+        }
+        let _load = Load::begin(self.site);
+        set(tab, "seconds", "120")?;
+        tab.click("#go")?;
+        until(tab, "a profile runs", "go.textContent === 'Stop'")?;
+        let first = progress(tab)?;
+        until(tab, "its progress moves", &format!("+bar.getAttribute('aria-valuenow') > {first}"))?;
+        tab.click("#go")?;
+        until(tab, "a profile is stopped", "go.textContent === 'Start' && !go.disabled")?;
+        set(tab, "seconds", &SECONDS.to_string())?;
+        tab.click("#go")?;
+        until(tab, "a profile runs again", "go.textContent === 'Stop'")?;
+        until(tab, "a profile ends", "go.textContent === 'Start' && bar.getAttribute('aria-valuenow') === '100'")?;
+        check_drawing(tab, complaints)?;
+        self.check_downloads(tab, complaints)?;
+        Ok(())
+    }
+
+    fn check_downloads(&self, tab: &mut Tab<'_>, complaints: &mut Vec<String>) -> anyhow::Result<()> {
+        let folder = &self.downloads;
+        tab.call("Page.setDownloadBehavior", json!({ "behavior": "allow", "downloadPath": folder }))?;
+        for (form, begin) in [
+            ("html", &b"<!DOCTYPE html>"[..]),
+            ("json", b"{\"program\""),
+            ("coz", b"startup\ttime="),
+            ("folded", b""),
+            ("pprof", b"\x1f\x8b"),
+        ] {
+            if !tab.click(&format!("#get a[href$='format={form}']"))? {
+                complaints.push(format!("no link to download {form}"));
+                continue;
+            }
+            let name = tab.evaluate(&format!("document.querySelector(\"#get a[href$='format={form}']\").download"))?;
+            let file = folder.join(name.as_str().unwrap_or_default());
+            let begun = Instant::now();
+            while !file.is_file() && begun.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            match std::fs::read(&file) {
+                Ok(octets) if octets.starts_with(begin) && !octets.is_empty() => std::fs::remove_file(&file)?,
+                Ok(octets) => {
+                    complaints.push(format!(
+                        "{form} begins with {:?}",
+                        String::from_utf8_lossy(&octets[..octets.len().min(40)])
+                    ));
+                }
+                Err(error) => complaints.push(format!("{form} was not downloaded: {error}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// The page of the last report: drawn, sorted, and equal to what programs get.
+    pub(super) fn check_report(&self, tab: &mut Tab<'_>, complaints: &mut Vec<String>) -> anyhow::Result<()> {
+        check_drawing(tab, complaints)?;
+        let told = json!(get(self.admin, "/causal/report")?);
+        let same = tab.evaluate(&format!(
+            "(() => {{ const [a, b] = [document.getElementById('report').textContent, {told}].map(JSON.parse); return \
+             ['targets', 'progress', 'words'].every(key => JSON.stringify(a[key]) === JSON.stringify(b[key])) }})()"
+        ))?;
+        if same != json!(true) {
+            complaints.push("the page carries another report than the API tells".into());
+        }
+        let values = "[...document.querySelectorAll('#rank [data-share]')].map(it => +it.dataset.share)";
+        let mut sorted: Vec<f64> = serde_json::from_value(tab.evaluate(values)?)?;
+        tab.click("#rank [data-sort=share] button")?;
+        sorted.sort_by(|a, b| b.total_cmp(a));
+        if tab.evaluate(values)? != json!(sorted) {
+            complaints.push("a click on the share does not sort by it".into());
+        }
+        Ok(())
+    }
+}
+
+/// There is a curve and a band for each target that has gains, and each number that is shown is the JSON's.
+fn check_drawing(tab: &mut Tab<'_>, complaints: &mut Vec<String>) -> anyhow::Result<()> {
+    let shown = tab.evaluate(
+        "[...document.querySelectorAll('#rank tbody tr')].map(row => ({ name: row.dataset.target, cells: \
+         [...row.querySelectorAll('[data-gain]')].map(it => [it.dataset.speedup, it.dataset.gain, \
+         it.querySelector('b').textContent]) }))",
+    )?;
+    let panels = tab.evaluate(
+        "[...document.querySelectorAll('article.panel')].map(it => [it.dataset.target, \
+         it.querySelectorAll('path.curve').length, it.querySelectorAll('path.band').length])",
+    )?;
+    let rows = shown.as_array().map_or(&[][..], Vec::as_slice);
+    if rows.is_empty() || panels == json!([]) {
+        complaints.push(format!("{} targets and {panels} panels are shown", rows.len()));
+    }
+    for row in rows {
+        let drawn = json!([row["name"], 1, 1]);
+        // One gain alone is no curve.
+        let has_curve = row["cells"].as_array().is_some_and(|cells| cells.len() > 1);
+        if has_curve && !panels.as_array().is_some_and(|panels| panels.contains(&drawn)) {
+            complaints.push(format!("{} has no curve with a band", row["name"]));
+        }
+        for cell in row["cells"].as_array().into_iter().flatten() {
+            let gain: f64 = cell[1].as_str().unwrap_or_default().parse().context("a gain that is no number")?;
+            let text = cell[2].as_str().unwrap_or_default().replace('−', "-");
+            let text: String = text.chars().filter(|char| !matches!(char, '+' | '%' | '\u{a0}' | ' ')).collect();
+            let number: f64 = text.parse().with_context(|| format!("{} is shown as {}", row["name"], cell[2]))?;
+            let precision = if text.contains('.') { 0.051 } else { 0.51 };
+            if (gain * 100.0 - number).abs() > precision {
+                complaints.push(format!("{} shows {} for {gain}", row["name"], cell[2]));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn set(tab: &mut Tab<'_>, field: &str, value: &str) -> anyhow::Result<()> {
+    tab.evaluate(&format!("document.getElementById('control').elements.{field}.value = '{value}'")).map(drop)
+}
+
+fn progress(tab: &mut Tab<'_>) -> anyhow::Result<u64> {
+    let now = tab.evaluate("document.getElementById('bar').getAttribute('aria-valuenow')")?;
+    Ok(now.as_str().and_then(|now| now.parse().ok()).unwrap_or(0))
+}
+
+/// Waits for a condition on the page's `go` and `bar`.
+fn until(tab: &mut Tab<'_>, what: &str, condition: &str) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    let expression = format!(
+        "(() => {{ const [go, bar] = ['go', 'bar'].map(id => document.getElementById(id)); return {condition} }})()"
+    );
+    while tab.evaluate(&expression)? != json!(true) {
+        if begun.elapsed() > PATIENCE {
+            let state = tab.evaluate("document.getElementById('state').textContent")?;
+            bail!("not so after {PATIENCE:?}: {what}; the page says {state}");
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}
+
+/// What the admin API answers.
+fn get(admin: SocketAddr, path: &str) -> anyhow::Result<String> {
+    let mut stream = TcpStream::connect(admin)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {admin}\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (_, body) = answer.split_once("\r\n\r\n").context("no head in the answer")?;
+    Ok(body.to_owned())
+}
+
+/// One connection that asks for the next answer when it has one.
+struct Load {
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Load {
+    fn begin(site: SocketAddr) -> Self {
+        let ends = Arc::new(AtomicBool::new(false));
+        let end = Arc::clone(&ends);
+        // A server that is gone is the checks' to tell.
+        let thread = std::thread::spawn(move || drop(ask(site, &end)));
+        Self { ends, thread: Some(thread) }
+    }
+}
+
+fn ask(site: SocketAddr, ends: &AtomicBool) -> std::io::Result<()> {
+    let request = format!("GET /api/x HTTP/1.1\r\nHost: {site}\r\n\r\n");
+    let mut block = [0; 4096];
+    let mut stream = TcpStream::connect(site)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    while !ends.load(Ordering::Relaxed) {
+        stream.write_all(request.as_bytes())?;
+        // The answer is shorter than a segment.
+        if stream.read(&mut block)? == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
