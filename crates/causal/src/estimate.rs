@@ -21,7 +21,7 @@ pub use confirm::{Block, Kinds, Progressed};
 pub use recording::{Recording, Recordings};
 pub use screen::{Answer, Crew, Question, Screen};
 
-use crate::load::{ProbeBlock, Verdict, judge};
+use crate::load::{Habit, ProbeBlock, Verdict, judge};
 use crate::profiler::Modes;
 use crate::report::{Load, LoadKind, Mode, OtherCurve, Perturbation, Progress, Report, Speech, Stack, TargetReport};
 use crate::statistics::{FALSE_DISCOVERIES, NORMAL, Ratio, believed, sequence_half_width};
@@ -171,6 +171,18 @@ struct Case<'a> {
     gain: f64,
 }
 
+/// What all targets of a report have in common.
+#[derive(Clone, Copy)]
+struct Ground<'a> {
+    targets: &'a [Target],
+    evidence: &'a Evidence,
+    /// Names of progress points, and the numbers of those that curves are of.
+    names: &'a [String],
+    points: &'a [u32],
+    /// Whether a replay without a change takes the time that was measured.
+    is_faithful: bool,
+}
+
 impl<N: Naming> Analyst<N> {
     /// Without any sample yet.
     pub fn new(request: Request, naming: N) -> Self {
@@ -192,7 +204,9 @@ impl<N: Naming> Analyst<N> {
                 windows < 2 || began.elapsed() < effort.time / 10
             });
         let has_load = evidence.recordings.iter().any(|one| one.has_load);
-        let verdict = judge(&probes(evidence, points.first().filter(|_| has_load)), utilisation.busiest.mean());
+        let habit = evidence.recordings.iter().fold(Habit::default(), |all, one| all.and(one.habit));
+        let probes = probes(evidence, points.first().filter(|_| has_load));
+        let verdict = judge(&probes, utilisation.busiest.mean(), habit);
 
         let mut spans: Vec<u32> = evidence.recordings.iter().flat_map(|one| one.calls.iter().copied()).collect();
         spans.sort_unstable();
@@ -247,8 +261,11 @@ impl<N: Naming> Analyst<N> {
             stacks: if effort.is_final { self.naming.stacks() } else { Vec::new() },
             ..self.request.report()
         };
+        // What is a little off has wider intervals for it.
+        let is_faithful = misfit(&screened.fidelity) < 0.05;
+        let ground = Ground { targets: &targets, evidence, names: &names, points: &points, is_faithful };
         for case in &cases {
-            let target = self.target(case, &targets, evidence, &names, &points, &mut report);
+            let target = self.target(case, &ground, &mut report);
             report.targets.push(target);
         }
         report.targets.sort_by(|a, b| {
@@ -366,16 +383,8 @@ impl<N: Naming> Analyst<N> {
         }
     }
 
-    fn target(
-        &self,
-        case: &Case<'_>,
-        targets: &[Target],
-        evidence: &Evidence,
-        names: &[String],
-        points: &[u32],
-        report: &mut Report,
-    ) -> TargetReport {
-        let target = case.target;
+    fn target(&self, case: &Case<'_>, ground: &Ground<'_>, report: &mut Report) -> TargetReport {
+        let (target, Ground { targets, evidence, names, points, is_faithful }) = (case.target, *ground);
         // What was found for a function holds for its only caller.
         let same: Vec<&str> =
             targets.iter().filter(|one| is_same(&one.weights, &target.weights)).map(|one| one.name.as_str()).collect();
@@ -388,8 +397,9 @@ impl<N: Naming> Analyst<N> {
         let (screened, latency) =
             case.curves.first().map_or_else(Default::default, |curve| (curve.gains(), curve.latencies()));
         let only_confirmed = self.request.modes == Modes::Confirm && !confirmed.is_empty();
-        let differs = reasons::disagreement(&target.name, &screened, &confirmed, &mut report.reasons);
-        let is_b = only_confirmed || differs;
+        let differs = reasons::disagreement(&target.name, is_faithful, &screened, &confirmed, &mut report.reasons);
+        // Pauses need no model, but many windows: where the replay keeps the time, it is the better witness.
+        let is_b = only_confirmed || differs && !is_faithful;
         let others = points.iter().zip(&case.curves).skip(1).filter_map(|(&point, curve)| {
             let (progress, curve, latency) = (names[point as usize].clone(), curve.gains(), curve.latencies());
             (!curve.is_empty()).then_some(OtherCurve { progress, curve, latency })

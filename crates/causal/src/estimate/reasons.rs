@@ -95,14 +95,21 @@ pub(super) fn phase(name: &str, phase: Option<(f64, f64)>, reasons: &mut Vec<Rea
 }
 
 /// Whether both ways gave an answer and they differ.
-pub(super) fn disagreement(name: &str, a: &[CurvePoint], b: &[CurvePoint], reasons: &mut Vec<Reason>) -> bool {
+pub(super) fn disagreement(
+    name: &str,
+    is_faithful: bool,
+    a: &[CurvePoint],
+    b: &[CurvePoint],
+    reasons: &mut Vec<Reason>,
+) -> bool {
     let apart = b.iter().find_map(|b| {
         let a = a.iter().find(|a| a.speedup == b.speedup)?;
         (a.high < b.low || b.high < a.low).then_some((a, b))
     });
     if let Some((a, b)) = apart {
+        let shown = if is_faithful { "the replay" } else { "pauses" };
         let text = format!(
-            "at a speed-up of {:.0} % the replay says {:.1} % ({:.1} to {:.1}), pauses {:.1} % ({:.1} to {:.1}); what is shown is what pauses found",
+            "at a speed-up of {:.0} % the replay says {:.1} % ({:.1} to {:.1}), pauses {:.1} % ({:.1} to {:.1}); what is shown is what {shown} found",
             b.speedup * 100.0,
             a.gain * 100.0,
             a.low * 100.0,
@@ -299,10 +306,13 @@ mod tests {
         let point =
             |speedup, gain: f64| CurvePoint { speedup, gain, low: gain - 0.02, high: gain + 0.02, expected: 0.1 };
         let mut reasons = Vec::new();
-        assert!(!disagreement("a", &[point(0.5, 0.1)], &[point(0.5, 0.13)], &mut reasons));
-        assert!(!disagreement("a", &[point(0.25, 0.1)], &[point(0.5, 0.3)], &mut reasons), "no speed-up in common");
+        assert!(!disagreement("a", true, &[point(0.5, 0.1)], &[point(0.5, 0.13)], &mut reasons));
+        assert!(
+            !disagreement("a", true, &[point(0.25, 0.1)], &[point(0.5, 0.3)], &mut reasons),
+            "no speed-up in common"
+        );
         assert!(reasons.is_empty());
-        assert!(disagreement("a", &[point(0.5, 0.1)], &[point(0.5, 0.15)], &mut reasons));
+        assert!(disagreement("a", true, &[point(0.5, 0.1)], &[point(0.5, 0.15)], &mut reasons));
         assert_eq!((reasons.len(), reasons[0].code), (1, ReasonCode::Disagreement));
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::experiment::Dice;
+use crate::load::Habit;
 use crate::trace::{Event, Thread, Trace};
 
 /// A window that was recorded, with what is known of it at once.
@@ -27,6 +28,8 @@ pub struct Recording {
     pub calls: Vec<u32>,
     /// Whether anything came from outside.
     pub has_load: bool,
+    /// How those behave who are outside.
+    pub habit: Habit,
 }
 
 impl Recording {
@@ -65,8 +68,8 @@ impl Recording {
         }
         let lens = trace.threads.iter().map(|thread| thread.events.len());
         let (events, events_max) = (lens.clone().sum(), lens.max().unwrap_or(0));
-        let busy = kinds.values().sum();
-        Self { trace, length, events, events_max, kinds, busy, hits, calls, has_load }
+        let (busy, habit) = (kinds.values().sum(), Habit::of(&trace));
+        Self { trace, length, events, events_max, kinds, busy, hits, calls, has_load, habit }
     }
 
     /// How much memory it takes.
