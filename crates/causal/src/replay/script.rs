@@ -569,8 +569,8 @@ impl Writer<'_> {
                 chain => chain,
             };
         }
-        self.script.lag = median(&mut self.lags).unwrap_or(0.0);
-        self.script.lock_lag = median(&mut self.lock_lags).unwrap_or(self.script.lag);
+        self.script.lag = usual(&mut self.lags).unwrap_or(0.0);
+        self.script.lock_lag = usual(&mut self.lock_lags).unwrap_or(self.script.lag);
         self.script.locks = self.locks.0.len() as u32;
         self.script.visits = self.visits.0.len() as u32;
         self.script.chains = self.chains.0.len() as u32;
@@ -578,9 +578,15 @@ impl Writer<'_> {
     }
 }
 
-fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
+/// Lags below this number may all be of threads that had no processor; one of [`LAG_FEW`] at most is believed then.
+const LAGS_MIN: usize = 20;
+const LAG_FEW: f64 = 20_000.0;
+
+/// The median; of few no more than what a wake-up takes at most where there is a processor.
+fn usual(lags: &mut [f64]) -> Option<f64> {
+    lags.sort_unstable_by(f64::total_cmp);
+    let median = *lags.get(lags.len() / 2)?;
+    Some(if lags.len() < LAGS_MIN { median.min(LAG_FEW) } else { median })
 }
 
 /// A wait whose step is not written yet.
