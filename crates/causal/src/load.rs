@@ -3,13 +3,13 @@
 //! It is tried: for a tenth of a window's time everything is paused, for nobody's benefit. Where clients wait, a tenth less is done; where
 //! they do not, as much as before, only later. What the rate gives up of the pause is the load's elasticity.
 
-use std::collections::HashMap;
+mod habit;
 
 use crate::experiment::PROBE;
 use crate::replay::Pace;
 use crate::report::LoadKind;
 use crate::statistics::jackknife;
-use crate::trace::{Event, Trace};
+pub use habit::Habit;
 
 /// Below this elasticity the load sets the pace, above the other the program does.
 const BOUNDS: [f64; 2] = [0.3, 0.7];
@@ -25,69 +25,6 @@ pub struct ProbeBlock {
     pub paused: [f64; 2],
     /// How long the pauses were, nanoseconds.
     pub pauses: f64,
-}
-
-/// How long clients are away, against how long they had waited: who comes at his own pace is away the shorter for it, by as much.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Habit {
-    count: f64,
-    /// Sums of squares and products of what deviates from each connection's own means.
-    waited_squared: f64,
-    product: f64,
-}
-
-/// Pairs below which a habit says nothing.
-const PAIRS_MIN: f64 = 200.0;
-
-impl Habit {
-    /// What the connections of a window show.
-    #[must_use]
-    pub fn of(trace: &Trace) -> Self {
-        let mut habit = Self::default();
-        let mut connections: HashMap<u64, Vec<(u64, bool)>> = HashMap::new();
-        for &(at, event) in trace.threads.iter().flat_map(|thread| &thread.events) {
-            match event {
-                Event::Arrived { connection, at } => connections.entry(connection).or_default().push((at, true)),
-                Event::Written { connection } => connections.entry(connection).or_default().push((at, false)),
-                _ => {}
-            }
-        }
-        for moments in connections.values_mut() {
-            moments.sort_unstable();
-            // Came, was answered, came again.
-            let pairs: Vec<_> = moments
-                .array_windows::<3>()
-                .filter(|[a, b, c]| a.1 && !b.1 && c.1)
-                .map(|[a, b, c]| ((b.0 - a.0) as f64, (c.0 - b.0) as f64))
-                .collect();
-            let count = pairs.len() as f64;
-            if pairs.len() < 2 {
-                continue;
-            }
-            let mean = |of: fn(&(f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>() / count;
-            let (waited, away) = (mean(|pair| pair.0), mean(|pair| pair.1));
-            habit.count += count - 1.0;
-            habit.waited_squared += pairs.iter().map(|pair| (pair.0 - waited).powi(2)).sum::<f64>();
-            habit.product += pairs.iter().map(|pair| (pair.0 - waited) * (pair.1 - away)).sum::<f64>();
-        }
-        habit
-    }
-
-    /// Both together.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self {
-            count: self.count + other.count,
-            waited_squared: self.waited_squared + other.waited_squared,
-            product: self.product + other.product,
-        }
-    }
-
-    /// The elasticity that it speaks for: 1 when clients are away as long whatever they waited.
-    fn elasticity(self) -> Option<f64> {
-        (self.count >= PAIRS_MIN && self.waited_squared > 0.0)
-            .then(|| (1.0 + self.product / self.waited_squared).clamp(0.0, 1.0))
-    }
 }
 
 /// What is known of the load.
@@ -127,11 +64,13 @@ impl Verdict {
 /// reason alone is taken out.
 #[must_use]
 pub fn judge(blocks: &[ProbeBlock], utilisation: f64, habit: Habit) -> Verdict {
-    // A habit is no trial: what is in between is not believed.
-    let by_habit = habit.elasticity().filter(|elasticity| *elasticity < BOUNDS[0]);
+    // A habit is no trial: what is in between is not believed. And whatever the load would like, a program that is never idle sets the pace.
+    let by_habit = habit.elasticity().filter(|_| utilisation < 1.0 - PROBE);
     let unknown = match by_habit {
-        Some(elasticity) => Verdict { kind: LoadKind::Limited, elasticity: Some(elasticity), half_width: ENOUGH },
-        None => Verdict { kind: LoadKind::Closed, elasticity: None, half_width: f64::INFINITY },
+        Some(elasticity) if elasticity < BOUNDS[0] => {
+            Verdict { kind: LoadKind::Limited, elasticity: Some(elasticity), half_width: ENOUGH }
+        }
+        elasticity => Verdict { kind: LoadKind::Closed, elasticity, half_width: f64::INFINITY },
     };
     let estimate = jackknife(blocks, |blocks| {
         let mut sum = ProbeBlock::default();
@@ -212,24 +151,6 @@ mod tests {
         assert_eq!(judge(&blocks(1, 12, 1.0, 0.002), 0.96, Habit::default()).kind, LoadKind::Closed);
         // No reserve at all: whatever drives it, the program sets the pace.
         assert_eq!(judge(&blocks(1, 12, 1.0, 0.002), 1.0, Habit::default()).kind, LoadKind::Closed);
-    }
-
-    // Who is asked at a fixed pace is away the shorter, the longer he waited; who asks again after a pause is not.
-    #[test]
-    fn a_habit_tells_where_probes_do_not() {
-        for (is_paced, kind) in [(true, LoadKind::Limited), (false, LoadKind::Closed)] {
-            let mut dice = Dice::new(7);
-            let (mut now, mut events) = (0, Vec::new());
-            for request in 0..400_u64 {
-                let came = if is_paced { request * 10_000 } else { now + 5_000 };
-                now = came + 2_000 + dice.bits() % 3_000;
-                events.push((came, Event::Arrived { connection: 1, at: came }));
-                events.push((now, Event::Written { connection: 1 }));
-            }
-            let thread = crate::trace::Thread { events, ..Default::default() };
-            let habit = Habit::of(&Trace { span: 0..now, threads: vec![thread] });
-            assert_eq!(judge(&[], 0.5, habit).kind, kind);
-        }
     }
 
     #[test]
