@@ -167,7 +167,8 @@ fn members(meta: &Value) -> anyhow::Result<Vec<Member>> {
         let needs = package["dependencies"].as_array().context("cargo metadata: a package without dependencies")?;
         let need = |need: &Value| {
             let name = text(need, "name")?;
-            let ours = name == "causeway" || name == "xtask" || name.starts_with("causeway-");
+            let ours =
+                matches!(name.as_str(), "causal" | "causeway" | "progress" | "xtask") || name.starts_with("causeway-");
             Ok(Need { name: short(&name), for_tests: need["kind"] == "dev", ours })
         };
         Ok(Member {

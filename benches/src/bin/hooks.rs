@@ -9,9 +9,9 @@ use std::hint::black_box;
 use std::sync::{Mutex as StdMutex, RwLock as StdRwLock, mpsc as std_mpsc};
 use std::time::{Duration, Instant};
 
-use causeway_causal::policy::{Recorder, Rule};
-use causeway_progress::sync::{Condvar, Mutex, RwLock, mpsc};
-use causeway_progress::{ENTRIES_MAX, Point, Span, Stamp, Visit, stage};
+use causal::policy::{Recorder, Rule};
+use progress::sync::{Condvar, Mutex, RwLock, mpsc};
+use progress::{ENTRIES_MAX, Point, Span, Stamp, Visit, stage};
 
 #[path = "../stats.rs"]
 #[allow(dead_code, reason = "the runner uses all of it, this program some")]
@@ -21,7 +21,7 @@ static RECORDER: Recorder = Recorder::new();
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    causeway_progress::install(&RECORDER).unwrap_or_else(|_| panic!("nobody else installs a policy here"));
+    progress::install(&RECORDER).unwrap_or_else(|_| panic!("nobody else installs a policy here"));
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["count", which, requests] => count(which, requests.parse().expect("a number of requests")),
         [seconds] => tables(Duration::from_secs_f64(seconds.parse().expect("seconds"))),
@@ -61,10 +61,10 @@ impl Request {
 
     #[inline(never)]
     fn hooked(&mut self) {
-        causeway_progress::after_block();
+        progress::after_block();
         work(stage::READ);
-        black_box(causeway_progress::hold(self.connection, 0));
-        causeway_progress::arrived(&mut self.connection, 0);
+        black_box(progress::hold(self.connection, 0));
+        progress::arrived(&mut self.connection, 0);
         work(stage::PARSE);
         let visit = Visit::begin();
         {
@@ -72,11 +72,11 @@ impl Request {
             work(self.handler);
         }
         work(stage::ENCODE);
-        causeway_progress::written(&mut self.connection);
+        progress::written(&mut self.connection);
         work(stage::WRITE);
         visit.end(self.request);
         visit.end(self.route);
-        causeway_progress::before_block();
+        progress::before_block();
     }
 
     /// The same without hooks.
@@ -120,12 +120,12 @@ impl<'a> Case<'a> {
     fn time(&mut self, turns: u64) -> Duration {
         if self.way == Way::Recording {
             RECORDER.open(Rule::Record);
-            causeway_progress::activate(true);
+            progress::activate(true);
         }
         let began = Instant::now();
         (self.turns)(turns);
         let time = began.elapsed();
-        causeway_progress::activate(false);
+        progress::activate(false);
         RECORDER.close();
         time
     }
@@ -257,7 +257,7 @@ fn tables(time: Duration) {
         time,
         vec![
             Case::new("std's", Off, 0, || std::thread::spawn(|| ()).join().expect("it does nothing")),
-            Case::new("ours, off", Off, 0, || causeway_progress::thread::spawn(|| ()).join().expect("it does nothing")),
+            Case::new("ours, off", Off, 0, || progress::thread::spawn(|| ()).join().expect("it does nothing")),
         ],
     );
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use causeway_causal::report::Mode;
+use causal::report::Mode;
 
 use super::Results;
 use super::cases::Quantity;

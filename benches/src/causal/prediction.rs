@@ -1,8 +1,8 @@
 //! What the profiler says beforehand.
 
 use anyhow::{Context, Result, bail};
-use causeway_causal::report::{CurvePoint, Mode, Report, TargetReport};
-use causeway_causal::target::TargetKind;
+use causal::report::{CurvePoint, Mode, Report, TargetReport};
+use causal::target::TargetKind;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Predictions against truth: who passes, by the rule that CAUSAL.md's proof has.
 
-use causeway_causal::report::Mode;
+use causal::report::Mode;
 use serde::{Deserialize, Serialize};
 
 use super::cases::{Case, Quantity};
@@ -102,8 +102,8 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
-    use causeway_causal::report::{CurvePoint, Report, TargetReport};
-    use causeway_causal::target::TargetKind;
+    use causal::report::{CurvePoint, Report, TargetReport};
+    use causal::target::TargetKind;
 
     use super::super::cases::CASES;
     use super::*;

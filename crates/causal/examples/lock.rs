@@ -1,16 +1,16 @@
 //! Two threads share a lock: what is done inside it counts for both, what is done outside hardly at all.
 //!
 //! ```sh
-//! CAUSAL=5s cargo run --release -p causeway-causal --example lock
-//! FASTER=inside:0.5 cargo run --release -p causeway-causal --example lock # the truth
+//! CAUSAL=5s cargo run --release -p causal --example lock
+//! FASTER=inside:0.5 cargo run --release -p causal --example lock # the truth
 //! ```
 
 mod work;
 
 use std::time::Instant;
 
-use causeway_progress::sync::Mutex;
-use causeway_progress::{progress, thread};
+use progress::sync::Mutex;
+use progress::{progress, thread};
 use work::{rounds, spin};
 
 #[inline(never)]
@@ -24,7 +24,7 @@ fn outside(rounds: u64) {
 }
 
 fn main() {
-    let _profile = causeway_causal::run_from_env();
+    let _profile = causal::run_from_env();
     let (inner, outer) = (rounds("inside", 300_000), rounds("outside", 200_000));
     let (began, ends) = (Instant::now(), work::ends());
     let total = Mutex::new(0);

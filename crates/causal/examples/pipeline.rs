@@ -1,16 +1,16 @@
 //! A pipeline of two stages with a short queue between them: only the slow stage matters, as long as it is the slow one.
 //!
 //! ```sh
-//! CAUSAL=5s cargo run --release -p causeway-causal --example pipeline
-//! FASTER=pack:0.5 cargo run --release -p causeway-causal --example pipeline # the truth
+//! CAUSAL=5s cargo run --release -p causal --example pipeline
+//! FASTER=pack:0.5 cargo run --release -p causal --example pipeline # the truth
 //! ```
 
 mod work;
 
 use std::time::Instant;
 
-use causeway_progress::sync::mpsc::sync_channel;
-use causeway_progress::{progress, thread};
+use progress::sync::mpsc::sync_channel;
+use progress::{progress, thread};
 use work::{rounds, spin};
 
 #[inline(never)]
@@ -29,7 +29,7 @@ fn pack(rounds: u64) {
 }
 
 fn main() {
-    let _profile = causeway_causal::run_from_env();
+    let _profile = causal::run_from_env();
     let (reading, parsing, packing) = (rounds("read", 100_000), rounds("parse", 100_000), rounds("pack", 300_000));
     let (began, ends) = (Instant::now(), work::ends());
     let (sender, receiver) = sync_channel(8);

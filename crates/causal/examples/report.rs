@@ -2,7 +2,7 @@
 
 use std::io::Read as _;
 
-use causeway_causal::report::Report;
+use causal::report::Report;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut text = String::new();

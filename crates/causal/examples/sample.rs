@@ -1,15 +1,14 @@
 //! Samples a toy program for two seconds and prints where its time went.
 //!
-//! `cargo run --release -p causeway-causal --example sample [--wall] [part of a name …]`; `--folded` prints stacks instead.
+//! `cargo run --release -p causal --example sample [--wall] [part of a name …]`; `--folded` prints stacks instead.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use causeway_causal::policy::Recorder;
-use causeway_causal::sample::{Rate, Sampler, cpu_time};
-use causeway_causal::target::Profile;
-use causeway_progress as progress;
+use causal::policy::Recorder;
+use causal::sample::{Rate, Sampler, cpu_time};
+use causal::target::Profile;
 
 /// A third of the work, in a function of its own.
 #[inline(never)]

@@ -2,8 +2,8 @@
 //! making it faster is worthless.
 //!
 //! ```sh
-//! CAUSAL=5s cargo run --release -p causeway-causal --example two_threads
-//! FASTER=slow:0.2 cargo run --release -p causeway-causal --example two_threads # the truth
+//! CAUSAL=5s cargo run --release -p causal --example two_threads
+//! FASTER=slow:0.2 cargo run --release -p causal --example two_threads # the truth
 //! ```
 
 mod work;
@@ -11,8 +11,8 @@ mod work;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use causeway_progress::sync::Barrier;
-use causeway_progress::{progress, thread};
+use progress::sync::Barrier;
+use progress::{progress, thread};
 use work::{rounds, spin};
 
 #[inline(never)]
@@ -26,7 +26,7 @@ fn quick(rounds: u64) {
 }
 
 fn main() {
-    let _profile = causeway_causal::run_from_env();
+    let _profile = causal::run_from_env();
     let (slowly, quickly) = (rounds("slow", 1_000_000), rounds("quick", 700_000));
     let (began, ends) = (Instant::now(), work::ends());
     let (barrier, is_over) = (Barrier::new(2), AtomicBool::new(false));

@@ -22,7 +22,7 @@ const NAME: &str = "CAUSAL";
 /// the program. A value that cannot be read is said on standard error, and there is no profile.
 ///
 /// ```no_run
-/// let _profile = causeway_causal::run_from_env();
+/// let _profile = causal::run_from_env();
 /// ```
 #[must_use = "the profile ends when the guard is dropped"]
 pub fn run_from_env() -> Option<Guard> {

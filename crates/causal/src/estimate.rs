@@ -197,7 +197,7 @@ impl<N: Naming> Analyst<N> {
     /// What all of it shows.
     pub fn look(&mut self, evidence: &Evidence, effort: Effort) -> Finding {
         let began = Instant::now();
-        let names = causeway_progress::points();
+        let names = progress::points();
         let points = points(&names, &evidence.recordings, &self.request.progress);
         let utilisation =
             Screen::ask(&evidence.recordings, &[], &points, crate::replay::Pace::Closed, effort.crew, |windows| {

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use causeway_progress::{Account, Span};
+use progress::{Account, Span};
 
 /// How many kinds there may be; what would be another is what it stands below.
 pub const KINDS_MAX: usize = 4096;

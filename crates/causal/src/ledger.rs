@@ -19,7 +19,7 @@ mod units;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use causeway_progress::{Account, Sharing, Stamp};
+use progress::{Account, Sharing, Stamp};
 
 use crate::kinds::KINDS_MAX;
 use crate::target::Weights;

@@ -1,6 +1,6 @@
 //! A causal profiler: what, if it were faster, would make the whole program faster, and by how much?
 //!
-//! A program says by [`causeway_progress`] what its progress is and who waits for whom. From that the profiler answers, for functions, lines,
+//! A program says by [`progress`] what its progress is and who waits for whom. From that the profiler answers, for functions, lines,
 //! inlined frames, call paths and named spans, what the program would gain if each of them took less time; with an interval, and with a
 //! reason wherever it has no answer.
 //!

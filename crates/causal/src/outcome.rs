@@ -3,7 +3,7 @@
 /// A window's progress.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// By the numbers of [`causeway_progress::points`]; those beyond were not reached.
+    /// By the numbers of [`progress::points`]; those beyond were not reached.
     pub points: Vec<PointOutcome>,
     /// Which part of the time the busiest thread was not blocked.
     pub busiest: f64,

@@ -10,7 +10,7 @@ use std::sync::atomic::{
 };
 use std::time::Duration;
 
-use causeway_progress::{Account, Lock, Point, Policy, Sharing, Span, Stamp};
+use progress::{Account, Lock, Point, Policy, Sharing, Span, Stamp};
 
 use crate::ledger::{Experiment, Ledger, Spent, Unit, Urgency, outcome};
 use crate::outcome::Outcome;
@@ -77,7 +77,7 @@ impl Recorder {
 
     fn open_as(&self, rule: Rule, experiment: &Experiment<'_>) {
         let count = self.count.fetch_add(1, Relaxed) + 1;
-        for account in causeway_progress::accounts() {
+        for account in progress::accounts() {
             account.log().clear(count);
         }
         self.unix_offset.store(clock::unix_offset(), Relaxed);
@@ -108,7 +108,7 @@ impl Recorder {
         let (spent, time) = (self.ledger.spent(ended), ended.saturating_sub(began));
         let mut units = Vec::new();
         let mut busiest = 0;
-        for account in causeway_progress::accounts() {
+        for account in progress::accounts() {
             for (at, event) in decode(account.log().read(count)) {
                 match event {
                     Event::Hit { point } => units.push(Unit { at, point, began: None }),
@@ -131,7 +131,7 @@ impl Recorder {
         let (half, began) = (self.count.load(Relaxed), self.began.load(Relaxed));
         let mut ended = Some(self.ended.load(Relaxed)).filter(|&ended| ended >= began).unwrap_or_else(clock::now);
         let mut threads = Vec::new();
-        for account in causeway_progress::accounts() {
+        for account in progress::accounts() {
             let log = account.log();
             let mut events = decode(log.read(half));
             if events.is_empty() {

@@ -33,10 +33,10 @@ pub enum Modes {
 ///
 /// ```no_run
 /// # use std::time::Duration;
-/// let profiler = causeway_causal::Profiler::builder().duration(Duration::from_secs(10)).start()?;
+/// let profiler = causal::Profiler::builder().duration(Duration::from_secs(10)).start()?;
 /// // … the program's work …
 /// let report = profiler.finish();
-/// # Ok::<(), causeway_causal::StartError>(())
+/// # Ok::<(), causal::StartError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Builder {

@@ -16,7 +16,7 @@ mod tests;
 
 use std::collections::{BinaryHeap, VecDeque};
 
-use causeway_progress::Sharing;
+use progress::Sharing;
 
 use crate::outcome::{Outcome, PointOutcome};
 use crate::target::Weights;

@@ -20,7 +20,7 @@ mod walk;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fmt, io};
 
-use causeway_progress::{Account, accounts};
+use progress::{Account, accounts};
 
 use ring::Record;
 
@@ -142,7 +142,7 @@ impl Sampler {
 
     /// Why a thread has no timer, if there is such a one.
     fn look_round(&mut self) -> Option<io::Error> {
-        let own = causeway_progress::current().map(Account::number);
+        let own = progress::current().map(Account::number);
         let others = accounts().into_iter().filter(|account| Some(account.number()) != own);
         others.fold(None, |refusal, account| signal::attend(account).err().or(refusal))
     }

@@ -2,7 +2,7 @@
 //!
 //! An [`Event`] is one or two [`Entry`]s of the thread's log: the time with a tag and a number, then what else there is to say.
 
-use causeway_progress::{Entry, Sharing};
+use progress::{Entry, Sharing};
 
 /// One thing that a thread did. Numbers of messages, connections, calls, timers, locks and visits are unique in their window; 0 stands
 /// for one from before it. Times are nanoseconds of [`crate::clock`], durations nanoseconds.

@@ -4,9 +4,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use causeway_causal::report::ReasonCode;
-use causeway_causal::{Modes, Phase, Profiler, Report, StartError};
-use causeway_progress::{progress, span, thread};
+use causal::report::ReasonCode;
+use causal::{Modes, Phase, Profiler, Report, StartError};
+use progress::{progress, span, thread};
 
 /// There is one profile at a time in a process.
 static ONE: Mutex<()> = Mutex::new(());
@@ -49,11 +49,11 @@ fn a_profile_runs_once_and_again() {
         let report = beside_work(|| {
             let builder = Profiler::builder().duration(Duration::from_millis(1500)).mode(modes).progress("live unit");
             let profiler = builder.program("a test").seed(1).start().unwrap();
-            assert!(causeway_progress::is_active());
+            assert!(progress::is_active());
             assert!(matches!(Profiler::builder().start(), Err(StartError::Running)));
             assert!(!profiler.is_finished());
             let report = profiler.finish();
-            assert!(!causeway_progress::is_active(), "its hooks are off when it ends");
+            assert!(!progress::is_active(), "its hooks are off when it ends");
             report
         });
         assert_eq!((report.program.as_str(), report.progress[0].name.as_str()), ("a test", "live unit"));

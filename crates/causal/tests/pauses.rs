@@ -4,13 +4,13 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use causeway_causal::kinds::{Step, kinds};
-use causeway_causal::ledger::{Experiment, Spent};
-use causeway_causal::outcome::Outcome;
-use causeway_causal::policy::Recorder;
-use causeway_causal::target::{Part, Weights};
-use causeway_progress::sync::mpsc::sync_channel;
-use causeway_progress::{Point, Span, activate, install, thread};
+use causal::kinds::{Step, kinds};
+use causal::ledger::{Experiment, Spent};
+use causal::outcome::Outcome;
+use causal::policy::Recorder;
+use causal::target::{Part, Weights};
+use progress::sync::mpsc::sync_channel;
+use progress::{Point, Span, activate, install, thread};
 
 static RECORDER: Recorder = Recorder::new();
 static STOP: AtomicBool = AtomicBool::new(false);

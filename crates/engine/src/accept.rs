@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use causeway_pipeline::TlsFacts;
-use causeway_progress::{Stamp, stage};
+use progress::{Stamp, stage};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -102,7 +102,7 @@ pub(crate) async fn accept(
                     continue;
                 }
                 let mut stamp = Stamp::default();
-                causeway_progress::before_send(&mut stamp);
+                progress::before_send(&mut stamp);
                 let handed = stream.into_std().is_ok_and(|stream| {
                     let command = Command::Adopt(Adopted { stream, peer, listener: key, stamp });
                     peers.commands[worker].send(command).is_ok()
@@ -142,7 +142,7 @@ pub(crate) fn carry(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream,
     let ends = (peer, local);
     // What the peer sends now is as late as if it answered something.
     let mut stamp = Stamp::default();
-    causeway_progress::written(&mut stamp);
+    progress::written(&mut stamp);
     let plan = listener.plan();
     match &plan.tls {
         None => {

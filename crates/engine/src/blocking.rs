@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use causeway_pipeline::Busy;
-use causeway_progress::Stamp;
+use progress::Stamp;
 
 /// How long a thread waits for work before it ends.
 const IDLE: Duration = Duration::from_secs(10);
@@ -77,7 +77,7 @@ impl BlockingPool {
     /// Queues a job.
     pub(crate) fn run(self: &Arc<Self>, job: Job) -> Result<(), Busy> {
         let mut stamp = Stamp::default();
-        causeway_progress::before_send(&mut stamp);
+        progress::before_send(&mut stamp);
         let mut queue = self.lock();
         if queue.jobs.len() >= self.spec.queue_max {
             return Err(Busy);
@@ -101,26 +101,26 @@ impl BlockingPool {
         // What may take long gives way to the workers, which must not. Where that is refused, they share evenly.
         let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS);
         // To the profiler such a thread is an event loop: it works on what came first.
-        causeway_progress::worker_began();
+        progress::worker_began();
         let mut queue = self.lock();
         loop {
             if let Some((job, stamp)) = queue.jobs.pop_front() {
                 drop(queue);
-                causeway_progress::after_receive(stamp, Duration::ZERO);
+                progress::after_receive(stamp, Duration::ZERO);
                 // A job that panics drops its result's channel; its waiter sees that, and the thread lives on.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
                 queue = self.lock();
                 continue;
             }
             queue.idle += 1;
-            causeway_progress::before_block();
+            progress::before_block();
             let (woken, timeout) = self.work.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
             queue = woken;
             queue.idle -= 1;
-            if causeway_progress::is_active() {
+            if progress::is_active() {
                 // Not with the lock: the profiler may let us stand still.
                 drop(queue);
-                causeway_progress::after_block();
+                progress::after_block();
                 queue = self.lock();
             }
             if timeout.timed_out() && queue.jobs.is_empty() {

@@ -28,7 +28,7 @@ use std::time::Instant;
 
 use causeway_message::{StatusCode, WriteList};
 use causeway_pipeline::{Arrival, BodyFault, Ending, Frame, Scheme, TlsFacts};
-use causeway_progress::{Stamp, stage};
+use progress::{Stamp, stage};
 
 use crate::clock;
 use crate::exchange::{Exchange, Inbound, OUTPUT_OCTETS_MAX, Outbound, Resting};
@@ -437,7 +437,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
     fn flush(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
         if !out.is_empty() {
             let _span = stage::WRITE.enter();
-            causeway_progress::written(&mut self.stamp);
+            progress::written(&mut self.stamp);
             while !out.is_empty() {
                 let mut slices = [IoSlice::new(b""); SLICES_MAX];
                 let used = out.slices(&mut slices);

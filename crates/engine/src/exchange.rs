@@ -18,7 +18,7 @@ use atomic_waker::AtomicWaker;
 use causeway_message::{Method, StatusCode, StreamId, WriteList};
 use causeway_pipeline::route;
 use causeway_pipeline::{Body, BodyFault, Context, Ending, Generation, Response, Spare, Verdict, Worker};
-use causeway_progress::{Visit, is_active, stage};
+use progress::{Visit, is_active, stage};
 
 use crate::clock;
 use crate::content::{Content, Pull};

@@ -1,5 +1,5 @@
 //! Octets that are worked on later than they came: a causal profile makes one thing faster by making the world outside slower, and
-//! what a peer sends because of an answer is part of the world (`causeway_progress::hold`).
+//! what a peer sends because of an answer is part of the world (`progress::hold`).
 //!
 //! Such pauses are short, 50 µs to some milliseconds, and the runtime's own clock has milliseconds. So each worker has a timer of
 //! the kernel's in its reactor, made when it is first needed, and a heap of who waits for it.

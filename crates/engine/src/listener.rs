@@ -316,7 +316,7 @@ impl Listeners {
     /// Takes a connection that another worker accepted.
     pub(crate) fn adopt(&mut self, adopted: Adopted) {
         let Adopted { stream, peer, listener: key, stamp } = adopted;
-        causeway_progress::after_receive(stamp, std::time::Duration::ZERO);
+        progress::after_receive(stamp, std::time::Duration::ZERO);
         if self.prepared.as_ref().is_some_and(|prepared| prepared.sockets.contains_key(&key)) {
             // That worker has switched already, so the word to do so is under way to this one.
             self.commit();

@@ -10,7 +10,7 @@ use std::os::fd::AsFd as _;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
 
-use causeway_progress::is_active;
+use progress::is_active;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 use tokio::io::{AsyncWrite, Interest};
 use tokio::net::TcpStream;

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use causeway_pipeline::upstream::{Calls, Carried, Upstream};
 use causeway_pipeline::{CallFault, Transport, Versions};
-use causeway_progress::Span;
+use progress::Span;
 
 use crate::tls::Connector;
 use crate::worker::Core;

@@ -73,7 +73,7 @@ pub(crate) struct Core {
     pub(crate) access: AccessSink,
     pub(crate) load: Arc<Load>,
     /// The server's progress.
-    pub(crate) answered: causeway_progress::Point,
+    pub(crate) answered: progress::Point,
     pub(crate) holds: Rc<Holds>,
     pools: BlockingPools,
     sleepers: RefCell<Sleepers>,
@@ -113,7 +113,7 @@ impl Core {
             blocks: Blocks::new(number, block_octets, Arc::clone(&load)),
             wheel: RefCell::new(Wheel::new(clock::now())),
             access,
-            answered: causeway_progress::Point::named("request"),
+            answered: progress::Point::named("request"),
             holds: Rc::default(),
             load,
             pools,

@@ -115,8 +115,8 @@ fn a_thousand_different_requests() {
     assert_eq!(server.pools(), pools, "in steady state the pools make nothing");
 
     // The same while a profiler records.
-    assert!(causeway_progress::install(&SCRIBE).is_ok());
-    causeway_progress::activate(true);
+    assert!(progress::install(&SCRIBE).is_ok());
+    progress::activate(true);
     let heard = SCRIBE.heard();
     let mut round = || allocations_during(|| requests.iter().for_each(|request| exchange(&mut client, request)));
     // The first one makes the logs, and how far pools grow depends on what meets on the wire.

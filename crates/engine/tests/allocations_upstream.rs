@@ -43,8 +43,8 @@ fn requests_that_are_sent_on() {
     let rounds = [("forward", false), ("forward2", false), ("forward", true), ("forward2", true)];
     for (way, is_profiled) in rounds {
         if is_profiled {
-            let _ = causeway_progress::install(&SCRIBE);
-            causeway_progress::activate(true);
+            let _ = progress::install(&SCRIBE);
+            progress::activate(true);
         }
         let target = format!("/{way}/{port}");
         let mut client = proxy.client();
@@ -56,7 +56,7 @@ fn requests_that_are_sent_on() {
         });
     }
     assert!(SCRIBE.heard() > 1000);
-    causeway_progress::activate(false);
+    progress::activate(false);
     let target = format!("/forward/{port}/fixed");
     let mut wire = causeway_testkit::http2::Wire::connect(proxy.address(), &[]).unwrap();
     let mut stream = 1;

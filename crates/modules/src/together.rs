@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use causeway_pipeline::worker::{Busy, run_blocking};
 use causeway_pipeline::{Context, Generation, StateId};
-use causeway_progress::Stamp;
 use futures_channel::oneshot::{Canceled, Receiver, Sender, channel};
+use progress::Stamp;
 
 /// Who waits for an outcome.
 type Waiting<R> = Vec<Sender<(R, Stamp)>>;
@@ -27,7 +27,7 @@ impl<R> Future for Look<R> {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         Poll::Ready(ready!(Pin::new(&mut self.0).poll(task)).map(|(outcome, stamp)| {
-            causeway_progress::after_receive(stamp, Duration::ZERO);
+            progress::after_receive(stamp, Duration::ZERO);
             outcome
         }))
     }
@@ -66,7 +66,7 @@ impl<R: Clone + 'static> Together<R> {
         cx.worker().spawn(Box::pin(async move {
             let outcome = then(job.await);
             let mut stamp = Stamp::default();
-            causeway_progress::before_send(&mut stamp);
+            progress::before_send(&mut stamp);
             for sender in under_way.end() {
                 // Whoever is gone needs none.
                 let _ = sender.send((outcome.clone(), stamp));

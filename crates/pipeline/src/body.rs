@@ -10,7 +10,7 @@ use std::task::{Context as Task, Poll, Waker};
 use std::time::Duration;
 
 use causeway_message::{Chunk, FieldMap};
-use causeway_progress::Stamp;
+use progress::Stamp;
 
 use crate::upstream::Call;
 
@@ -348,7 +348,7 @@ impl Mailbox {
 fn wake(mut mail: std::cell::RefMut<'_, Mail>) {
     let reader = mail.reader.take();
     if reader.is_some() {
-        causeway_progress::before_send(&mut mail.stamp);
+        progress::before_send(&mut mail.stamp);
     }
     // The waker may run foreign code: never while the box is borrowed.
     drop(mail);
@@ -474,7 +474,7 @@ fn octets(frames: &VecDeque<Frame>) -> Option<u64> {
 fn poll_mail(mail: &RefCell<Mail>, task: &mut Task<'_>) -> Poll<Option<Result<Frame, BodyFault>>> {
     let mut mail = mail.borrow_mut();
     if mail.stamp != Stamp::default() {
-        causeway_progress::after_receive(std::mem::take(&mut mail.stamp), Duration::ZERO);
+        progress::after_receive(std::mem::take(&mut mail.stamp), Duration::ZERO);
     }
     if let Some(frame) = mail.frames.pop_front() {
         let mut too_large = false;

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use causeway_message::StatusCode;
-use causeway_progress::Point;
+use progress::Point;
 
 use crate::context::{ComputedId, Context, VarId};
 use crate::handler::{Fault, Handler, Matched, Matcher, Reason, Response, Step, Stop};

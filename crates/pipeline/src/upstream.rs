@@ -22,7 +22,7 @@ use std::task::{Context as Task, Poll, Waker};
 use std::time::Duration;
 
 use causeway_message::{FieldMap, Head, ResponseHead, StatusCode, Version};
-use causeway_progress::Stamp;
+use progress::Stamp;
 
 use crate::body::{Body, BodyFault, Frame, IncomingBody, Mailbox};
 use crate::context::Context;
@@ -183,7 +183,7 @@ impl Record {
     /// The other handle is told something.
     fn tell(&self) {
         let mut stamp = Stamp::default();
-        causeway_progress::before_send(&mut stamp);
+        progress::before_send(&mut stamp);
         self.stamp.set(stamp);
     }
 
@@ -191,7 +191,7 @@ impl Record {
     fn hear(&self) {
         let stamp = self.stamp.take();
         if stamp != Stamp::default() {
-            causeway_progress::after_receive(stamp, Duration::ZERO);
+            progress::after_receive(stamp, Duration::ZERO);
         }
     }
 

@@ -10,8 +10,8 @@ use std::task::{Context as Task, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
 use causeway_message::BlockMut;
-use causeway_progress::Stamp;
 use futures_channel::oneshot;
+use progress::Stamp;
 
 use crate::upstream::{Transport, Upstream};
 
@@ -93,9 +93,9 @@ impl Future for Sleep {
         let is_under_way = this.key.is_some();
         let polled = this.worker.poll_sleep(this.deadline, &mut this.key, task);
         match polled {
-            Poll::Pending if !is_under_way => causeway_progress::sleep_began(&mut this.stamp),
+            Poll::Pending if !is_under_way => progress::sleep_began(&mut this.stamp),
             // Here, where its waiter goes on because of it: many may be due at once.
-            Poll::Ready(()) if is_under_way => causeway_progress::sleep_ended(this.stamp, Duration::ZERO),
+            Poll::Ready(()) if is_under_way => progress::sleep_ended(this.stamp, Duration::ZERO),
             _ => {}
         }
         polled
@@ -120,7 +120,7 @@ impl<T> Future for Blocking<T> {
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<T>> {
         let received = std::task::ready!(Pin::new(&mut self.0).poll(task));
         Poll::Ready(received.ok().map(|(result, stamp)| {
-            causeway_progress::after_receive(stamp, Duration::ZERO);
+            progress::after_receive(stamp, Duration::ZERO);
             result
         }))
     }
@@ -158,7 +158,7 @@ fn run<T: Send + 'static>(
         if !done.is_canceled() {
             let result = job();
             let mut stamp = Stamp::default();
-            causeway_progress::before_send(&mut stamp);
+            progress::before_send(&mut stamp);
             let _ = done.send((result, stamp));
         }
     }))?;

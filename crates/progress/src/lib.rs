@@ -11,7 +11,6 @@
 //! - The free functions: the same for those who have primitives of their own, an event loop, or a world outside.
 //!
 //! ```
-//! use causeway_progress as progress;
 //!
 //! fn serve() {
 //!     {
@@ -27,7 +26,7 @@
 //! receiver hands the stamp in when it has the message, with the time for which it stood still.
 //!
 //! ```
-//! use causeway_progress::{Stamp, after_receive, before_send};
+//! use progress::{Stamp, after_receive, before_send};
 //! use std::time::{Duration, Instant};
 //!
 //! struct Letter(Stamp, String);

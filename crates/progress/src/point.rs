@@ -85,7 +85,7 @@ pub fn points() -> Vec<String> {
 /// thread works on, not when it got round to it. Copy, 8 octets.
 ///
 /// ```
-/// use causeway_progress::{Point, Visit};
+/// use progress::{Point, Visit};
 ///
 /// let answered = Point::named("answered");
 /// let visit = Visit::begin();
@@ -121,7 +121,7 @@ impl Visit {
 ///
 /// ```
 /// for _item in 0..3 {
-///     causeway_progress::progress!("item");
+///     progress::progress!("item");
 /// }
 /// ```
 #[macro_export]
@@ -137,7 +137,7 @@ macro_rules! progress {
 /// Where they do not, carry a [`Visit`] with the work.
 ///
 /// ```
-/// use causeway_progress::{begin, end};
+/// use progress::{begin, end};
 ///
 /// begin!("job");
 /// let job = std::thread::spawn(|| 6 * 7);

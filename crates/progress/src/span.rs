@@ -115,7 +115,7 @@ impl Drop for Entered {
 ///
 /// ```
 /// # fn encode() {}
-/// let _encoding = causeway_progress::span!("encode");
+/// let _encoding = progress::span!("encode");
 /// encode();
 /// ```
 #[macro_export]

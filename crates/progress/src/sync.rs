@@ -1,8 +1,8 @@
 //! The standard library's `sync`, which tells the profiler who waits for whom. A program changes its imports and nothing else:
 //!
 //! ```
-//! use causeway_progress::sync::{Arc, Condvar, Mutex};
-//! use causeway_progress::thread;
+//! use progress::sync::{Arc, Condvar, Mutex};
+//! use progress::thread;
 //!
 //! let shared = Arc::new((Mutex::new(Vec::new()), Condvar::new()));
 //! let consumer = thread::spawn({

@@ -1,7 +1,7 @@
 //! The standard library's `thread`, which tells the profiler who waits for whom, and who is there.
 //!
 //! ```
-//! use causeway_progress::thread;
+//! use progress::thread;
 //!
 //! let worker = thread::Builder::new().name("worker-1".into()).spawn(|| 6 * 7).unwrap();
 //! assert_eq!(worker.join().unwrap(), 42);

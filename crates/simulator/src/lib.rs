@@ -14,11 +14,11 @@ mod observer;
 mod program;
 mod random;
 
-use causeway_causal::ledger::Experiment;
-use causeway_causal::outcome::Outcome;
-use causeway_causal::replay::{Pace, Replay};
-use causeway_causal::target::{Part, Weights};
-use causeway_causal::trace::Trace;
+use causal::ledger::Experiment;
+use causal::outcome::Outcome;
+use causal::replay::{Pace, Replay};
+use causal::target::{Part, Weights};
+use causal::trace::Trace;
 use machine::Machine;
 pub use program::{Arrivals, Client, Program, Step, Task};
 pub use random::Time;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use causeway_progress::Stamp;
+use progress::Stamp;
 
 use crate::observer::{Observer, Visit};
 use crate::program::{Arrivals, Client, Program, Step};

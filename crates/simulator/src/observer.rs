@@ -1,10 +1,10 @@
 //! What watches a program that runs: it writes a trace down, as the profiler's policy does, or makes the pauses that the profiler's
 //! ledger asks for.
 
-use causeway_causal::ledger::{Experiment, Ledger, Spent, Unit, Urgency, outcome};
-use causeway_causal::outcome::{Outcome, PointOutcome};
-use causeway_causal::trace::{Event, Thread, Trace};
-use causeway_progress::{Account, Sharing, Stamp};
+use causal::ledger::{Experiment, Ledger, Spent, Unit, Urgency, outcome};
+use causal::outcome::{Outcome, PointOutcome};
+use causal::trace::{Event, Thread, Trace};
+use progress::{Account, Sharing, Stamp};
 
 use crate::machine::START;
 use crate::program::Program;

@@ -4,8 +4,8 @@
 //! What holds is CAUSAL.md's §6: |predicted − true| ≤ max(2 points, a tenth of the truth), for the mean over the seeds. Where a mode is known
 //! to be worse, [`KNOWN`] says by how much, and the test holds it to that.
 
-use causeway_causal::ledger::Experiment;
-use causeway_causal::replay::Pace;
+use causal::ledger::Experiment;
+use causal::replay::Pace;
 use causeway_simulator::{Plan, cases, cases::Case, confirm, latency_saved, record, saved, screen, truth, weights};
 
 const MS: u64 = 1_000_000;

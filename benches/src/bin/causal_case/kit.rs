@@ -1,14 +1,14 @@
-//! What the programs are made of when our profiler watches: `causeway_progress`'s threads and locks, and its progress point.
+//! What the programs are made of when our profiler watches: `progress`'s threads and locks, and its progress point.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-pub(crate) use causeway_progress::{sync, thread};
+pub(crate) use progress::{sync, thread};
 
 static UNITS: AtomicU64 = AtomicU64::new(0);
 
 /// One unit of what the program is there for.
 pub(crate) fn done() {
-    causeway_progress::progress!("unit");
+    progress::progress!("unit");
     count();
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use causeway_causal::profiler::{Modes, Profiler};
+use causal::profiler::{Modes, Profiler};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ pub(crate) fn run(asked: &str) -> Value {
     }
 }
 
-fn profile(asked: &str) -> Result<causeway_causal::report::Report, String> {
+fn profile(asked: &str) -> Result<causal::report::Report, String> {
     let asked: Asked = serde_json::from_str(asked).map_err(|error| format!("'{asked}': {error}"))?;
     let mode = match asked.mode.as_str() {
         "both" => Modes::Both,

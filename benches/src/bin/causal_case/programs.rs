@@ -1,4 +1,4 @@
-//! The programs that are their own load, in plain threads. They are compiled twice: with `causeway_progress`'s threads and locks for
+//! The programs that are their own load, in plain threads. They are compiled twice: with `progress`'s threads and locks for
 //! our profiler, and with the standard library's for Coz (`benches/causal/coz_twin.rs`). Only `kit` differs.
 
 #[path = "programs/barrier.rs"]

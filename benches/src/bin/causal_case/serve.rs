@@ -9,7 +9,7 @@ use causeway_engine::{BlockingSpec, Engine, EngineSpec};
 use causeway_message::StatusCode;
 use causeway_pipeline::build::ServerSpec;
 use causeway_pipeline::{Build, Context, Handler, ListenAddress, ListenerSpec, Registry, Response, Step};
-use causeway_progress::Span;
+use progress::Span;
 use serde_json::{Value, json};
 
 use super::knob::{Cost, Random};

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use causeway_h2::{Event, Server, Settings};
 use causeway_message::{Chunk, FieldValue, Framing, Head, ResponseHead, StatusCode, StreamId, WriteList, names};
-use causeway_progress::{self as progress, Point, Stamp, Visit};
+use progress::{self as progress, Point, Stamp, Visit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::LocalSet;

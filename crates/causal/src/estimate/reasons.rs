@@ -230,7 +230,7 @@ fn load(say: &mut impl FnMut(&str, ReasonCode, String), seen: &Seen<'_>, units: 
 
 /// Whether the first half of the run was like the second.
 fn changed(say: &mut impl FnMut(&str, ReasonCode, String), evidence: &Evidence, name: &str) {
-    let Some(point) = causeway_progress::points().iter().position(|point| point == name) else { return };
+    let Some(point) = progress::points().iter().position(|point| point == name) else { return };
     let rate = |half: &(u64, Vec<u64>)| {
         let hits = half.1.get(point).copied().unwrap_or(0) as f64;
         (hits / half.0 as f64 * 1e9, hits)

@@ -22,7 +22,7 @@ fn weights(one: f64, two: f64, error: f64) -> Weights {
 /// The same whoever asks: one thread, several, in whatever order.
 #[test]
 fn a_crew_finds_what_one_finds() {
-    let point = causeway_progress::Point::named("estimate crew").id();
+    let point = progress::Point::named("estimate crew").id();
     let recordings: Vec<_> = (0..9).map(|_| recording(point)).collect();
     let hot = weights(1.0, 0.0, 0.0);
     let questions = [Question { weights: &hot, speedup: 0.5 }, Question { weights: &hot, speedup: 1.0 }];

@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_progress::ENTRIES_MAX;
+use progress::ENTRIES_MAX;
 
 use crate::estimate::{Block, Crew, Effort, Evidence, Finding, Kinds, Recording, Recordings, Request};
 use crate::experiment::{POLL, Pause, Plan, Settings, Step, Subject, Tempo};
@@ -309,7 +309,7 @@ impl<P: Program> Controller<'_, P> {
     }
 
     fn count(&mut self, open: &mut Open, pause: &Pause, outcome: &Outcome, lasted: u64, spent: u64) {
-        let points = causeway_progress::points().len().max(outcome.points.len());
+        let points = progress::points().len().max(outcome.points.len());
         match &mut open.of {
             Of::Load(block, units) => {
                 units.resize(points.max(units.len()), [0.0; 2]);

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use causeway_progress::{Account, Entry, accounts};
+use progress::{Account, Entry, accounts};
 
 use crate::clock;
 use crate::estimate::{Analyst, Effort, Evidence, Finding, Naming, Recording, Request};
@@ -29,7 +29,7 @@ const FRAMES_MAX: usize = 1 << 18;
 /// Puts the profiler behind the hooks.
 pub(super) fn prepare() -> Result<(), StartError> {
     static OURS: OnceLock<bool> = OnceLock::new();
-    let is_ours = *OURS.get_or_init(|| causeway_progress::install(&RECORDER).is_ok());
+    let is_ours = *OURS.get_or_init(|| progress::install(&RECORDER).is_ok());
     if is_ours { Ok(()) } else { Err(StartError::Foreign) }
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Live {
 
 impl Live {
     pub(super) fn start(rate: Rate, request: Request) -> Result<Self, StartError> {
-        causeway_progress::on_each_thread();
+        progress::on_each_thread();
         let sampler = Sampler::start(rate).map_err(StartError::Sampler)?;
         let thinker = Thinker::start(request).map_err(StartError::Thread)?;
         let live = Self {
@@ -60,7 +60,7 @@ impl Live {
             running: Vec::new(),
             cost: cost_of_event(),
         };
-        causeway_progress::activate(true);
+        progress::activate(true);
         Ok(live)
     }
 
@@ -70,7 +70,7 @@ impl Live {
 
     fn let_go(&mut self) {
         RECORDER.close();
-        causeway_progress::activate(false);
+        progress::activate(false);
         self.sampler = None;
     }
 }

@@ -47,7 +47,7 @@ impl Sim {
             bias: 0.0,
             until: u64::MAX,
             growth: 1.0,
-            point: causeway_progress::Point::named("simulated unit").id(),
+            point: progress::Point::named("simulated unit").id(),
             now: 1_000_000_000,
             opened: 0,
             pausing: None,

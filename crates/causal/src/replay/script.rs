@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use causeway_progress::Sharing;
+use progress::Sharing;
 
 use crate::trace::{Event, Trace};
 

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use causeway_progress::Account;
+use progress::Account;
 
 use super::ring::{Record, Ring};
 use super::walk::{Registers, walk};
@@ -244,7 +244,7 @@ fn overrun(info: &libc::siginfo_t) -> u32 {
 }
 
 fn take(overrun: u32, context: &libc::ucontext_t) {
-    let (Some(account), Some(registers)) = (causeway_progress::current(), registers(context)) else { return };
+    let (Some(account), Some(registers)) = (progress::current(), registers(context)) else { return };
     let weight = match STATE.load(Ordering::Relaxed) {
         CPU => overrun.saturating_add(1),
         // Wall time passes for those who wait, too. Of the others the moment counts: a thread that had no processor, or kept

@@ -24,8 +24,8 @@ fn until(why: &str, mut done: impl FnMut() -> bool) {
 fn burner<'scope>(scope: &'scope thread::Scope<'scope, '_>, end: &'scope AtomicBool) -> u32 {
     let (tell, told) = std::sync::mpsc::channel();
     scope.spawn(move || {
-        causeway_progress::on_each_thread();
-        tell.send(causeway_progress::current().unwrap().number()).unwrap();
+        progress::on_each_thread();
+        tell.send(progress::current().unwrap().number()).unwrap();
         while !end.load(Ordering::Relaxed) {
             burn(10_000);
         }
@@ -142,8 +142,8 @@ fn a_hundred_threads_are_told_apart() {
         let _ends = Ends(&end);
         for _ in 0..100 {
             scope.spawn(|| {
-                causeway_progress::on_each_thread();
-                let number = causeway_progress::current().unwrap().number();
+                progress::on_each_thread();
+                let number = progress::current().unwrap().number();
                 ready.wait();
                 // All are there, and each is busy until it was seen.
                 let turn = turn.lock();
@@ -205,7 +205,7 @@ fn a_read_that_blocks_is_not_interrupted_and_errno_stays() {
         let (taken, end) = (&taken, &end);
         let _ends = Ends(end);
         scope.spawn(move || {
-            causeway_progress::on_each_thread();
+            progress::on_each_thread();
             let mut octet = 0_u8;
             // SAFETY: room for one octet; closed only when this thread is done.
             let answer = unsafe { libc::read(reads, (&raw mut octet).cast(), 1) };
@@ -252,8 +252,8 @@ fn who_waits_is_not_sampled_by_wall_time() {
         let (tell, told) = std::sync::mpsc::channel();
         let (go, gone) = std::sync::mpsc::channel::<()>();
         scope.spawn(move || {
-            causeway_progress::on_each_thread();
-            tell.send(causeway_progress::current().unwrap().number()).unwrap();
+            progress::on_each_thread();
+            tell.send(progress::current().unwrap().number()).unwrap();
             // A wait that the kernel restarts, and one that it does not.
             assert!(gone.recv().is_err());
             thread::sleep(Duration::from_millis(200));
@@ -277,8 +277,8 @@ fn a_hushed_wait_is_not_interrupted() {
     thread::scope(|scope| {
         let _sampler = Sampler::start(Rate::Wall).unwrap();
         let waits = scope.spawn(|| {
-            causeway_progress::on_each_thread();
-            thread_began(causeway_progress::current().unwrap());
+            progress::on_each_thread();
+            thread_began(progress::current().unwrap());
             let interrupted = wait_50_ms();
             before_block();
             let hushed = wait_50_ms();
@@ -313,7 +313,7 @@ fn a_storm_of_signals_does_no_harm() {
         let _ends = Ends(end);
         for what in 0..3 {
             scope.spawn(move || {
-                causeway_progress::on_each_thread();
+                progress::on_each_thread();
                 let mut kept = Vec::new();
                 while !end.load(Ordering::Relaxed) {
                     match what {

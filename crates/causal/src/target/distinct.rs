@@ -32,8 +32,8 @@ fn is_foreign(name: &str) -> bool {
 /// Whether it is the profiler's own time, which is gone when nobody measures.
 pub(super) fn is_ours(name: &str) -> bool {
     let rooms = ["policy", "ledger", "clock", "kinds", "trace", "sample"];
-    let rest = name.strip_prefix("causeway_causal::").or_else(|| name.strip_prefix("crates/causal/src/"));
-    name.starts_with("causeway_progress::") && !name.contains("::tests::")
+    let rest = name.strip_prefix("causal::").or_else(|| name.strip_prefix("crates/causal/src/"));
+    name.starts_with("progress::") && !name.contains("::tests::")
         || name.starts_with("crates/progress/src/")
         || rest.is_some_and(|rest| rooms.iter().any(|room| rest.starts_with(room)) && !rest.contains("tests"))
 }
@@ -104,10 +104,10 @@ mod tests {
 
     #[test]
     fn the_profiler_s_own_time_is_no_target() {
-        assert!(is_ours("causeway_causal::policy::Recorder::set_kind"));
-        assert!(is_ours("causeway_progress::hooks::ask"));
+        assert!(is_ours("causal::policy::Recorder::set_kind"));
+        assert!(is_ours("progress::hooks::ask"));
         assert!(is_ours("crates/causal/src/policy.rs:320"));
         assert!(!is_ours("causeway_engine::drive::turn"));
-        assert!(!is_ours("causeway_causal::target::tests::busy"));
+        assert!(!is_ours("causal::target::tests::busy"));
     }
 }

@@ -112,7 +112,7 @@ impl Profile {
                 }
             })
             .collect();
-        let spans = causeway_progress::spans();
+        let spans = progress::spans();
         let span_name = |span: u32| spans.get(span as usize).cloned().unwrap_or_default();
         for (span, inside) in kinds.spans() {
             let (weights, counts) = kinds.of_span(&inside);
@@ -140,7 +140,7 @@ impl Profile {
     pub fn names(&mut self) -> Vec<String> {
         let candidates = candidates::all(&self.tree, &mut self.symbols);
         let mut names: Vec<_> = candidates.iter().map(|candidate| self.name(candidate.key)).collect();
-        let spans = causeway_progress::spans();
+        let spans = progress::spans();
         let seen = self.kinds().spans().into_iter().map(|(span, _)| span).chain(self.upstreams.iter().copied());
         names.extend(seen.filter_map(|span| spans.get(span as usize).cloned()));
         names.sort_unstable();

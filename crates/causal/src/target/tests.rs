@@ -1,4 +1,4 @@
-use causeway_progress::{Account, Span};
+use progress::{Account, Span};
 
 use super::*;
 use crate::kinds;
@@ -194,7 +194,7 @@ fn the_function_that_does_the_work_is_found() {
     std::thread::scope(|scope| {
         let _ends = Ends(&end);
         scope.spawn(|| {
-            causeway_progress::on_each_thread();
+            progress::on_each_thread();
             while !end.load(Ordering::Relaxed) {
                 grind(10_000);
             }

@@ -15,8 +15,8 @@ use std::rc::Rc;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use causeway_causal::report::Report;
-use causeway_causal::report::html::Live;
+use causal::report::Report;
+use causal::report::html::Live;
 use causeway_message::Method;
 use causeway_pipeline::worker::run_blocking;
 use causeway_pipeline::{Sleep, Worker};

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
-use causeway_causal::report::Report;
+use causal::report::Report;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 

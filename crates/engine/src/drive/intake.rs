@@ -5,7 +5,7 @@ use std::task::{Context as Task, Poll};
 
 use causeway_message::WriteList;
 use causeway_pipeline::{BodyFault, Ending};
-use causeway_progress::{is_active, stage};
+use progress::{is_active, stage};
 
 use super::owed::Owed;
 use super::{Connection, Phase};
@@ -60,11 +60,11 @@ impl<T: Transport, M: Machine> Connection<T, M> {
     /// What was read is worked on now, unless the profiler wants it to have come later.
     #[cold]
     fn take_up(&mut self, read: Read, task: &Task<'_>) {
-        let pause = causeway_progress::hold(self.stamp, read.at);
+        let pause = progress::hold(self.stamp, read.at);
         let held = pause.is_some_and(|pause| self.core.holds.begin(self.timer, read, pause, task.waker()));
         self.input.hold(held);
         if !held {
-            causeway_progress::arrived(&mut self.stamp, read.at);
+            progress::arrived(&mut self.stamp, read.at);
         }
     }
 

@@ -75,12 +75,7 @@ impl Bench {
             end.set_nonblocking(true).unwrap();
         }
         self.load.connections.fetch_add(1, Ordering::Relaxed);
-        self.listeners.adopt(Adopted {
-            stream,
-            peer,
-            listener: ListenerKey(key),
-            stamp: causeway_progress::Stamp::default(),
-        });
+        self.listeners.adopt(Adopted { stream, peer, listener: ListenerKey(key), stamp: progress::Stamp::default() });
         last_line(TcpStream::from_std(client).unwrap()).await
     }
 }

@@ -30,15 +30,15 @@ impl WorkerSpec {
     pub(super) fn run(self, report: &std::sync::mpsc::Sender<io::Result<()>>) {
         let runtime = Builder::new_current_thread()
             .enable_all()
-            .on_thread_park(causeway_progress::before_block)
+            .on_thread_park(progress::before_block)
             .on_thread_unpark(|| {
                 clock::refresh();
-                causeway_progress::after_block();
+                progress::after_block();
             })
             .build_local(LocalOptions::default());
         match runtime {
             Ok(runtime) => {
-                causeway_progress::worker_began();
+                progress::worker_began();
                 runtime.block_on(self.serve(report));
             }
             Err(error) => drop(report.send(Err(error))),

@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 
 use causeway_pipeline::TlsFacts;
 use causeway_pipeline::Worker as _;
-use causeway_progress::{Stamp, stage};
 use futures_channel::oneshot;
+use progress::{Stamp, stage};
 use rustls::server::{Accepted, Acceptor, UnbufferedServerConnection};
 use rustls::{HandshakeKind, SignatureAlgorithm};
 use tokio::net::TcpStream;
@@ -242,20 +242,20 @@ impl Handshake {
                 session.advance()
             };
             let mut stamp = Stamp::default();
-            causeway_progress::before_send(&mut stamp);
+            progress::before_send(&mut stamp);
             let _ = send.send((session, result, stamp));
         };
         self.core.compute(Box::new(job)).map_err(|_| Refusal::alert(alert::INTERNAL_ERROR))?;
         let stepped = self.wait(|_, task| Pin::new(&mut stepped).poll(task).map_err(|_| io::ErrorKind::Other.into()));
         let (session, result, stamp) = stepped.await?;
-        causeway_progress::after_receive(stamp, Duration::ZERO);
+        progress::after_receive(stamp, Duration::ZERO);
         Ok((session, result))
     }
 
     /// Reads more.
     async fn fill(&self, inbound: &mut Inbound) -> Result<(), Refusal> {
         let read = self.wait(|tcp, task| {
-            let is_timed = causeway_progress::is_active();
+            let is_timed = progress::is_active();
             if self.is_timed.replace(is_timed) != is_timed {
                 tcp.keep_times(is_timed);
             }
@@ -270,7 +270,7 @@ impl Handshake {
         if received.octets == 0 {
             return Err(Refusal::Silent);
         }
-        self.stamped(|stamp| causeway_progress::arrived(stamp, received.at));
+        self.stamped(|stamp| progress::arrived(stamp, received.at));
         Ok(())
     }
 
@@ -282,7 +282,7 @@ impl Handshake {
 
     async fn send(&self, mut octets: &[u8]) -> Result<(), Refusal> {
         if !octets.is_empty() {
-            self.stamped(causeway_progress::written);
+            self.stamped(progress::written);
         }
         while !octets.is_empty() {
             let sent = self.wait(|tcp, task| Transport::poll_write(tcp, task, &[IoSlice::new(octets)])).await?;

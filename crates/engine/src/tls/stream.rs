@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
-use causeway_progress::stage;
+use progress::stage;
 use rustls::client::ClientConnectionData;
 use rustls::kernel::KernelConnection;
 use rustls::server::ServerConnectionData;

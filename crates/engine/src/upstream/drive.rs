@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use causeway_message::{ResponseHead, StatusCode, StreamId, Version, WaitsFor, WriteList};
 use causeway_pipeline::{Body, CallFault, Frame, Scheme, Transport as Spec};
-use causeway_progress::{Span, is_active, stage};
+use progress::{Span, is_active, stage};
 
 use super::links::{Link, LinkState};
 use super::machine::{Event, Machine, Unopened};
@@ -397,7 +397,7 @@ impl<T: Transport> Connection<T> {
     fn take_up(&mut self, read: Read, task: &Task<'_>) {
         self.arrived = read.at;
         let stamp = self.calls.first().and_then(Outgoing::stamp).filter(|_| !self.machine.is_multiplexed());
-        let pause = stamp.and_then(|stamp| causeway_progress::hold(stamp, read.at));
+        let pause = stamp.and_then(|stamp| progress::hold(stamp, read.at));
         let held = pause.is_some_and(|pause| self.core.holds.begin(self.timer, read, pause, task.waker()));
         self.input.hold(held);
     }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use causeway_message::{BodyLength, Framing, Method, ResponseHead, StatusCode, StreamId, WriteList};
 use causeway_pipeline::upstream::Carried;
 use causeway_pipeline::{Body, BodyFault, CallFault, Frame, Transport};
-use causeway_progress::{Span, Stamp};
+use progress::{Span, Stamp};
 
 use super::machine::Machine;
 use crate::clock;
@@ -133,7 +133,7 @@ impl Outgoing {
             && !self.is_over()
             && let Some(whom) = whom
         {
-            causeway_progress::called(&mut self.stamp, whom);
+            progress::called(&mut self.stamp, whom);
             self.asked = Asked::Awaited;
         }
     }
@@ -142,7 +142,7 @@ impl Outgoing {
     pub(super) fn hear(&mut self, at: u64) {
         if self.asked == Asked::Awaited {
             self.asked = Asked::Heard;
-            causeway_progress::answered(self.stamp, at);
+            progress::answered(self.stamp, at);
         }
     }
 

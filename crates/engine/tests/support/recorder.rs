@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use causeway_progress::{Account, Lock, Point, Policy, Sharing, Span, Stamp, activate, install, points, spans};
+use progress::{Account, Lock, Point, Policy, Sharing, Span, Stamp, activate, install, points, spans};
 
 use super::PATIENCE;
 
@@ -117,7 +117,7 @@ impl<'a> Recording<'a> {
         activate(false);
         let lines = std::mem::take(&mut *lock(&RECORDER.lines));
         let threads: HashMap<u32, String> =
-            causeway_progress::accounts().iter().map(|account| (account.number(), account.name())).collect();
+            progress::accounts().iter().map(|account| (account.number(), account.name())).collect();
         let (spans, points) = (spans(), points());
         let mut known: HashMap<(char, u64), usize> = HashMap::new();
         let mut counts: HashMap<char, usize> = HashMap::new();

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use causeway_progress::{Account, Entry, Lock, Point, Policy, Sharing, Span, Stamp};
+use progress::{Account, Entry, Lock, Point, Policy, Sharing, Span, Stamp};
 
 pub(crate) struct Scribe {
     next: AtomicU64,

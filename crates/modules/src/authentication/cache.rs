@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use causeway_pipeline::Worker;
 use causeway_pipeline::worker::Blocking;
-use causeway_progress::Stamp;
+use progress::Stamp;
 use zeroize::Zeroizing;
 
 /// Passwords that are remembered at most, Caddy's number; then about a tenth goes, whichever.
@@ -91,7 +91,7 @@ impl Cache {
             };
             landing.outcome.set(Some(same));
             let mut stamp = Stamp::default();
-            causeway_progress::before_send(&mut stamp);
+            progress::before_send(&mut stamp);
             landing.stamp.set(stamp);
             let wakers = landing.wakers.take();
             wakers.into_iter().for_each(Waker::wake);
@@ -117,7 +117,7 @@ impl Future for Flight {
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<bool>> {
         if let Some(outcome) = self.0.outcome.get() {
-            causeway_progress::after_receive(self.0.stamp.get(), Duration::ZERO);
+            progress::after_receive(self.0.stamp.get(), Duration::ZERO);
             return Poll::Ready(outcome);
         }
         let mut wakers = self.0.wakers.borrow_mut();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use causeway_progress::{Point, Span};
+use progress::{Point, Span};
 use serde_json::{Map, Value};
 
 use crate::route::Marks;

@@ -1,6 +1,6 @@
 //! What the profiler knows a plan's handlers and routes by.
 
-use causeway_progress::{Entered, Point, Span, is_active};
+use progress::{Entered, Point, Span, is_active};
 
 /// A handler's spans and its route's point.
 pub(crate) struct Marks {

@@ -13,7 +13,7 @@ use crate::standstill::Standstill;
 /// [`std::sync::Barrier`]: each that leaves it leaves because of all that came.
 ///
 /// ```
-/// use causeway_progress::{sync::Barrier, thread};
+/// use progress::{sync::Barrier, thread};
 ///
 /// let barrier = Barrier::new(2);
 /// let leaders = thread::scope(|scope| {

@@ -14,8 +14,8 @@ use crate::standstill::Standstill;
 /// [`std::sync::Condvar`], which tells who woke whom.
 ///
 /// ```
-/// use causeway_progress::sync::{Condvar, Mutex};
-/// use causeway_progress::thread;
+/// use progress::sync::{Condvar, Mutex};
+/// use progress::thread;
 ///
 /// let (ready, told) = (Mutex::new(false), Condvar::new());
 /// thread::scope(|scope| {

@@ -4,7 +4,7 @@
 //! sender that finds the channel full waits for the receiver, and the profiler knows it.
 //!
 //! ```
-//! use causeway_progress::{sync::mpsc, thread};
+//! use progress::{sync::mpsc, thread};
 //!
 //! let (sender, receiver) = mpsc::sync_channel(1);
 //! let producer = thread::spawn(move || (0..3).try_for_each(|number| sender.send(number)));

@@ -12,7 +12,7 @@ use crate::site::Deed;
 /// [`std::sync::Mutex`], which tells who waits for whom.
 ///
 /// ```
-/// use causeway_progress::sync::Mutex;
+/// use progress::sync::Mutex;
 ///
 /// static HITS: Mutex<u32> = Mutex::new(0);
 /// *HITS.lock().unwrap() += 1;

@@ -12,7 +12,7 @@ use crate::site::Deed;
 /// [`std::sync::RwLock`], which tells who waits for whom.
 ///
 /// ```
-/// use causeway_progress::sync::RwLock;
+/// use progress::sync::RwLock;
 ///
 /// let names = RwLock::new(vec!["a"]);
 /// names.write().unwrap().push("b");

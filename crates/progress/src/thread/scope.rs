@@ -27,7 +27,7 @@ fn open<T>(work: impl FnOnce(&mut Vec<(usize, Arc<Notes>)>) -> T) -> T {
 /// [`std::thread::scope`]: threads that may borrow what lives outside, since all of them have ended when this returns.
 ///
 /// ```
-/// use causeway_progress::thread;
+/// use progress::thread;
 ///
 /// let mut numbers = vec![1, 2, 3];
 /// let sum = thread::scope(|scope| scope.spawn(|| numbers.iter().sum::<i32>()).join().unwrap());

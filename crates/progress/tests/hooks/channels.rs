@@ -3,8 +3,8 @@
 use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError};
 use std::time::Duration;
 
-use causeway_progress::sync::mpsc::{Receiver, channel, sync_channel};
-use causeway_progress::thread;
+use progress::sync::mpsc::{Receiver, channel, sync_channel};
+use progress::thread;
 
 use crate::recorder::{check, record, until_blocked};
 

@@ -2,8 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use causeway_progress::sync::{Mutex, RwLock, RwLockWriteGuard};
-use causeway_progress::thread;
+use progress::sync::{Mutex, RwLock, RwLockWriteGuard};
+use progress::thread;
 
 use crate::recorder::{check, kind, record, until_blocked};
 

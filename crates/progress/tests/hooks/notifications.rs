@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use causeway_progress::sync::{Barrier, Condvar, Mutex};
-use causeway_progress::thread;
+use progress::sync::{Barrier, Condvar, Mutex};
+use progress::thread;
 
 use crate::recorder::{check, record, until_blocked};
 

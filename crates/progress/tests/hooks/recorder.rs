@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
-use causeway_progress::{
-    Account, Lock, Point, Policy, Sharing, Span, Stamp, accounts, activate, install, points, spans,
-};
+use progress::{Account, Lock, Point, Policy, Sharing, Span, Stamp, accounts, activate, install, points, spans};
 
 /// Every stamp is of this window.
 const WINDOW: u32 = 1;
@@ -35,7 +33,7 @@ pub(crate) fn record(work: impl FnOnce()) -> BTreeMap<String, Vec<String>> {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| assert!(install(&RECORDER).is_ok()));
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    causeway_progress::on_each_thread();
+    progress::on_each_thread();
     here().kind.store(0, std::sync::atomic::Ordering::Relaxed);
     *told() = Told::default();
     // Also when an assertion fails: the other tests count on it.
@@ -83,7 +81,7 @@ fn is_asleep(tid: i32) -> bool {
 }
 
 fn here() -> &'static Account {
-    causeway_progress::current().expect("the thread is registered")
+    progress::current().expect("the thread is registered")
 }
 
 /// The kind of work that this thread is in.

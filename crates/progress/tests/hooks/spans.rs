@@ -1,7 +1,7 @@
 //! Spans, points and the macros.
 
-use causeway_progress::sync::Mutex;
-use causeway_progress::{Point, Span, Visit, begin, end, progress, span};
+use progress::sync::Mutex;
+use progress::{Point, Span, Visit, begin, end, progress, span};
 
 use crate::recorder::{check, kind, record};
 
@@ -49,15 +49,15 @@ fn macros_give_one_span_and_one_point_for_a_name() {
 #[test]
 fn nothing_is_told_while_no_profile_runs() {
     let lines = record(|| {
-        causeway_progress::activate(false);
+        progress::activate(false);
         let _span = span!("parse");
         progress!("request");
         begin!("answer");
         end!("answer");
         Visit::begin().end(Point::named("answer"));
         drop(Mutex::new(1).lock().unwrap());
-        let (sender, receiver) = causeway_progress::sync::mpsc::sync_channel(1);
-        causeway_progress::thread::scope(|scope| {
+        let (sender, receiver) = progress::sync::mpsc::sync_channel(1);
+        progress::thread::scope(|scope| {
             scope.spawn(|| sender.send(1).unwrap());
         });
         receiver.recv().unwrap();
@@ -70,14 +70,14 @@ fn nothing_is_told_while_no_profile_runs() {
 fn a_profile_may_begin_and_end_anywhere() {
     let mutex = Mutex::new(());
     let lines = record(|| {
-        causeway_progress::activate(false);
+        progress::activate(false);
         let (span, lock) = (span!("before"), mutex.lock().unwrap());
-        causeway_progress::activate(true);
+        progress::activate(true);
         drop((span, lock));
         let (span, lock) = (span!("inside"), mutex.lock().unwrap());
-        causeway_progress::activate(false);
+        progress::activate(false);
         drop((span, lock));
-        causeway_progress::activate(true);
+        progress::activate(true);
         drop(mutex.lock().unwrap());
     });
     let whole = ["at lock", "in lock", "locked", "unlocks", "out"];

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use causeway_progress::thread;
+use progress::thread;
 
 use crate::recorder::{check, record, until_blocked};
 

@@ -3,11 +3,9 @@
 use std::sync::mpsc as theirs;
 use std::time::Duration;
 
-use causeway_progress::sync::Arc;
-use causeway_progress::sync::mpsc::{
-    RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError, channel, sync_channel,
-};
-use causeway_progress::thread;
+use progress::sync::Arc;
+use progress::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError, channel, sync_channel};
+use progress::thread;
 
 use crate::always;
 

@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use causeway_progress::sync::{Arc, Barrier, Condvar, Mutex, MutexGuard, RwLock, RwLockWriteGuard, TryLockError};
-use causeway_progress::thread;
+use progress::sync::{Arc, Barrier, Condvar, Mutex, MutexGuard, RwLock, RwLockWriteGuard, TryLockError};
+use progress::thread;
 
 use crate::always;
 

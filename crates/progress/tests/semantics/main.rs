@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
-use causeway_progress::{Account, Lock, Point, Policy, Sharing, Span, Stamp, activate, install};
+use progress::{Account, Lock, Point, Policy, Sharing, Span, Stamp, activate, install};
 
 /// Runs a test three times: without a profile, with one, and with one that is switched on and off.
 fn always(test: impl Fn()) {

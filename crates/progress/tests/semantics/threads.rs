@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use causeway_progress::{accounts, thread};
+use progress::{accounts, thread};
 
 use crate::always;
 
@@ -17,7 +17,7 @@ fn a_thread_is_what_its_builder_says() {
             .spawn(|| {
                 let here = thread::current();
                 assert_eq!(here.name(), Some("built"));
-                let account = causeway_progress::current().expect("it is registered before it does anything");
+                let account = progress::current().expect("it is registered before it does anything");
                 assert_eq!(account.name(), "built");
                 here.id()
             })

@@ -8,7 +8,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use causeway_causal::report::{Reason, ReasonCode, Report};
+use causal::report::{Reason, ReasonCode, Report};
 
 use super::super::answer::Answer;
 use super::wish::Wish;

@@ -1,7 +1,7 @@
 //! The causal profiler, as the desk has it.
 
-use causeway_causal::report::{Report, Speech};
-use causeway_causal::{Modes, Profiler, StartError};
+use causal::report::{Report, Speech};
+use causal::{Modes, Profiler, StartError};
 
 use super::desk::{Refusal, Run, Seen};
 use super::wish::{Ways, Wish};
