@@ -278,7 +278,7 @@ impl Plan {
     }
 
     /// The targets to be confirmed from now on, the most worthwhile first: names, and the part of all samples that each has. The first
-    /// [`CANDIDATES_MAX`] that the budget allows get windows.
+    /// `CANDIDATES_MAX` that the budget allows get windows.
     pub fn confirm<'a>(&mut self, targets: impl Iterator<Item = (&'a str, f64)>) {
         self.candidates.iter_mut().for_each(|one| one.wanted = false);
         let busy = self.tempo.map_or(1.0, |tempo| tempo.busy).max(1.0);

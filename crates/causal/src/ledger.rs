@@ -6,7 +6,7 @@
 //! as if the target were faster. G is the largest delay of all, and what a thread owes is G − d.
 //!
 //! Virtual time must never run backwards from a cause to its effect. So whatever goes from one thread to another carries both its
-//! time and its delay ([`Ledger::stamp`]), and a receiver's virtual time is at least the sender's. Whoever waits loses nothing by a
+//! time and its delay (a stamp), and a receiver's virtual time is at least the sender's. Whoever waits loses nothing by a
 //! pause: waiting pays debt, as much as it lasted. The world outside cannot be paused, so what it sends waits until it would have
 //! come ([`Ledger::hold`]).
 //!

@@ -232,7 +232,8 @@ fn break_off(bench: &Bench, random: &mut Random, target: &str) {
     stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     let act = random.below(4);
     if act == 1 {
-        stream.shutdown(Shutdown::Write).unwrap();
+        // The server may have reset the connection already, which is one of the faults.
+        let _ = stream.shutdown(Shutdown::Write);
     }
     if act > 1 {
         let _ = stream.read(&mut some);
