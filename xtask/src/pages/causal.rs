@@ -131,7 +131,7 @@ impl Profiled {
         let mut sorted: Vec<f64> = serde_json::from_value(tab.evaluate(values)?)?;
         tab.click("#rank [data-sort=share] button")?;
         sorted.sort_by(|a, b| b.total_cmp(a));
-        if tab.evaluate(values)? != json!(sorted) {
+        if serde_json::from_value::<Vec<f64>>(tab.evaluate(values)?)? != sorted {
             complaints.push("a click on the share does not sort by it".into());
         }
         Ok(())
