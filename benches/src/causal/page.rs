@@ -9,6 +9,7 @@ use super::cases::Quantity;
 use super::cost::{BUDGET, Cost};
 use super::prediction::Answer;
 use super::verdict::Row;
+use crate::record::table::heading;
 
 const SIZE: f64 = 560.0;
 const LEFT: f64 = 64.0;
@@ -19,17 +20,8 @@ const COZ: &str = "#e5812b";
 
 /// The whole record.
 pub fn page(results: &Results) -> String {
-    let mut page = format!("# `./bench causal`, {}, commit {}\n\n", results.date, results.commit);
-    let machine = &results.machine;
-    let _ = writeln!(
-        page,
-        "{}, {} cores, {} GiB, Linux {}. Arguments: {}.\n",
-        machine.cpu,
-        machine.cores,
-        machine.memory_gib,
-        machine.kernel,
-        if results.arguments.is_empty() { "none" } else { &results.arguments }
-    );
+    let Results { date, commit, machine, arguments, .. } = results;
+    let mut page = heading("causal", date, commit, machine, arguments);
     page.push_str(HOW);
     let judged: Vec<&Row> = results.rows.iter().filter(|row| row.covered.1 > 0).collect();
     if !judged.is_empty() {

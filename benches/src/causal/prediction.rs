@@ -1,7 +1,7 @@
 //! What the profiler says beforehand.
 
 use anyhow::{Context, Result, bail};
-use causal::report::{CurvePoint, Mode, Report, TargetReport};
+use causal::report::{self, CurvePoint, Mode, Report, TargetReport};
 use causal::target::TargetKind;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -67,12 +67,13 @@ pub fn predict(
     Ok(Prediction { case: case.name.to_owned(), repetition, report, why, disturbed })
 }
 
-/// The report in what a program said.
+/// The report in what a program said, without its stacks: a record need not keep these.
 pub fn understood(mut said: Value) -> Result<Report> {
     if let Some(error) = said["error"].as_str() {
         bail!("{error}");
     }
-    serde_json::from_value(said["report"].take()).context("a report of another shape")
+    let report: Report = serde_json::from_value(said["report"].take()).context("a report of another shape")?;
+    Ok(report.without_stacks())
 }
 
 impl Prediction {
@@ -110,7 +111,7 @@ impl Prediction {
 
 /// The curve's point at so many percent.
 pub fn at(curve: &[CurvePoint], speedup: u32) -> Option<Answer> {
-    let point = curve.iter().find(|point| (point.speedup * 100.0 - f64::from(speedup)).abs() < 0.01)?;
+    let point = report::at(curve, f64::from(speedup) / 100.0)?;
     Some(Answer { gain: point.gain, low: point.low, high: point.high })
 }
 

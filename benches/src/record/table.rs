@@ -3,20 +3,21 @@
 use std::fmt::Write;
 
 use super::{Kind, Metric, Record, Table, chart};
+use crate::machine::Machine;
+
+/// What stands above every record: which bench, when, of what and where.
+pub fn heading(bench: &str, date: &str, commit: &str, machine: &Machine, arguments: &str) -> String {
+    let Machine { cpu, cores, memory_gib, kernel } = machine;
+    let arguments = if arguments.is_empty() { "none" } else { arguments };
+    format!(
+        "# `./bench {bench}`, {date}, commit {commit}\n\n\
+         {cpu}, {cores} cores, {memory_gib} GiB, Linux {kernel}. Arguments: {arguments}.\n\n"
+    )
+}
 
 /// A whole record as one page.
 pub fn page(record: &Record) -> String {
-    let mut page = format!("# `./bench {}`, {}, commit {}\n\n", record.bench, record.date, record.commit);
-    let machine = &record.machine;
-    let _ = writeln!(
-        page,
-        "{}, {} cores, {} GiB, Linux {}. Arguments: {}.\n",
-        machine.cpu,
-        machine.cores,
-        machine.memory_gib,
-        machine.kernel,
-        if record.arguments.is_empty() { "none" } else { &record.arguments }
-    );
+    let mut page = heading(&record.bench, &record.date, &record.commit, &record.machine, &record.arguments);
     for table in &record.tables {
         let _ = write!(page, "## {}\n\n{}\n\n", table.title, table.how);
         if table.chart.is_some() {

@@ -4,6 +4,8 @@
 //!
 //! - `names`: functions' names as people read them; `paths`: files' names, and whose code it is.
 
+#[cfg(test)]
+pub(crate) mod here;
 mod names;
 mod paths;
 

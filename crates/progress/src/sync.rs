@@ -32,11 +32,12 @@
 //! - [`Once`], [`OnceLock`], [`LazyLock`], [`Arc`] and [`atomic`] are std's own: who waits for an initialisation is not told, nor
 //!   who spins on an atomic. Use [`crate::before_send`] and [`crate::after_receive`] there.
 //!
-//! - `watch`: what a lock of ours has beside std's; [`Mutex`], [`RwLock`] and their guards.
+//! - `watch`: what a lock of ours has beside std's; `guard`: what holds one; [`Mutex`], [`RwLock`].
 //! - [`Condvar`], [`Barrier`], [`mpsc`].
 
 mod barrier;
 mod condvar;
+mod guard;
 pub mod mpsc;
 mod mutex;
 mod rwlock;
@@ -48,5 +49,6 @@ pub use std::sync::{
 
 pub use barrier::{Barrier, BarrierWaitResult};
 pub use condvar::{Condvar, WaitTimeoutResult};
+pub use guard::Guard;
 pub use mutex::{Mutex, MutexGuard};
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};

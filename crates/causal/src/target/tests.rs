@@ -4,6 +4,7 @@ use super::*;
 use crate::kinds;
 use crate::sample::Sample;
 use crate::symbols::Symbolizer;
+use crate::symbols::here::here;
 
 #[inline(never)]
 fn outer(hot: bool) -> [usize; 2] {
@@ -21,25 +22,6 @@ fn hot_one() -> usize {
 fn cold_one() -> usize {
     let address = here();
     std::hint::black_box(address ^ 1) ^ 1
-}
-
-/// To where this function returns; frame pointers are kept in all builds of this workspace.
-#[inline(never)]
-#[expect(unsafe_code, reason = "there is no other way to an address in the middle of a function")]
-fn here() -> usize {
-    let frame: usize;
-    // SAFETY: reads a register.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        std::arch::asm!("mov {}, rbp", out(reg) frame);
-    }
-    // SAFETY: reads a register.
-    #[cfg(target_arch = "aarch64")]
-    unsafe {
-        std::arch::asm!("mov {}, x29", out(reg) frame);
-    }
-    // SAFETY: the frame of this function, by the convention.
-    unsafe { *(frame as *const usize).wrapping_add(1) }
 }
 
 fn add(profile: &mut Profile, kind: u32, frames: &[usize], times: u32) {

@@ -64,7 +64,7 @@ impl Condvar {
         if hooks::is_active() {
             return self.wait_told(guard, Location::caller(), None, |inner| (self.inner.wait(inner), false)).0;
         }
-        let (held, inner) = guard.apart();
+        let MutexGuard { held, inner } = guard;
         MutexGuard::of(held, self.inner.wait(inner))
     }
 
@@ -99,7 +99,7 @@ impl Condvar {
             hooks::sleep_began(&mut timer);
             self.wait_told(guard, Location::caller(), Some(timer), wait)
         } else {
-            let (held, inner) = guard.apart();
+            let MutexGuard { held, inner } = guard;
             let (inner, timed_out) = wait(inner);
             (MutexGuard::of(held, inner), timed_out)
         };
@@ -169,7 +169,7 @@ impl Condvar {
         timer: Option<Stamp>,
         wait: impl FnOnce(Inner<'a, T>) -> (LockResult<Inner<'a, T>>, bool),
     ) -> (LockResult<MutexGuard<'a, T>>, bool) {
-        let (held, inner) = guard.apart();
+        let MutexGuard { held, inner } = guard;
         held.release();
         // While the lock is still held: whoever takes it next to change something sees that one waits.
         self.waiting.fetch_add(1, Relaxed);

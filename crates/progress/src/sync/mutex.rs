@@ -1,12 +1,10 @@
 //! [`std::sync::Mutex`].
 
 use std::fmt;
-use std::ops::{Deref, DerefMut};
-use std::panic::Location;
-use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
+use std::sync::{LockResult, TryLockResult};
 
-use super::watch::{Held, Watch};
-use crate::hooks;
+use super::guard::Guard;
+use super::watch::Watch;
 use crate::site::Deed;
 
 /// [`std::sync::Mutex`], which tells who waits for whom.
@@ -25,12 +23,7 @@ pub struct Mutex<T: ?Sized> {
 }
 
 /// [`std::sync::MutexGuard`].
-#[must_use = "if unused the Mutex will immediately unlock"]
-pub struct MutexGuard<'a, T: ?Sized> {
-    // In this order: what is about to happen is told first.
-    held: Held<'a>,
-    inner: std::sync::MutexGuard<'a, T>,
-}
+pub type MutexGuard<'a, T> = Guard<'a, std::sync::MutexGuard<'a, T>>;
 
 impl<T> Mutex<T> {
     /// Unlocked.
@@ -55,20 +48,7 @@ impl<T: ?Sized> Mutex<T> {
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        if hooks::is_active() {
-            return self.lock_told(Location::caller());
-        }
-        // Made behind std's: what is made before it is moved, which costs more than the lock.
-        match self.inner.lock() {
-            Ok(inner) => Ok(MutexGuard { held: self.watch.untold(Deed::Lock), inner }),
-            poisoned => MutexGuard::of(self.watch.untold(Deed::Lock), poisoned),
-        }
-    }
-
-    #[cold]
-    fn lock_told(&self, place: &'static Location<'static>) -> LockResult<MutexGuard<'_, T>> {
-        let (inner, held) = self.watch.acquire(Deed::Lock, place, || self.inner.try_lock(), || self.inner.lock());
-        MutexGuard::of(held, inner)
+        Guard::acquire(&self.watch, Deed::Lock, || self.inner.try_lock(), || self.inner.lock())
     }
 
     /// Takes the lock if nobody holds it.
@@ -78,12 +58,7 @@ impl<T: ?Sized> Mutex<T> {
     #[inline]
     #[track_caller]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
-        let inner = match self.inner.try_lock() {
-            Ok(inner) => Ok(inner),
-            Err(TryLockError::Poisoned(poisoned)) => Err(poisoned),
-            Err(TryLockError::WouldBlock) => return Err(TryLockError::WouldBlock),
-        };
-        Ok(MutexGuard::of(self.watch.hold(Deed::Lock, Location::caller()), inner)?)
+        Guard::attempted(&self.watch, Deed::Lock, self.inner.try_lock())
     }
 
     /// Whether a thread panicked that held it.
@@ -114,48 +89,5 @@ impl<T> From<T> for Mutex<T> {
 impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(f)
-    }
-}
-
-impl<'a, T: ?Sized> MutexGuard<'a, T> {
-    #[inline]
-    pub(super) fn of(held: Held<'a>, inner: LockResult<std::sync::MutexGuard<'a, T>>) -> LockResult<Self> {
-        match inner {
-            Ok(inner) => Ok(Self { held, inner }),
-            Err(poisoned) => Err(PoisonError::new(Self { held, inner: poisoned.into_inner() })),
-        }
-    }
-
-    /// The two parts, for a condition variable.
-    pub(super) fn apart(self) -> (Held<'a>, std::sync::MutexGuard<'a, T>) {
-        (self.held, self.inner)
-    }
-}
-
-impl<T: ?Sized> Deref for MutexGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        &self.inner
-    }
-}
-
-impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.inner
-    }
-}
-
-impl<T: ?Sized + fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-impl<T: ?Sized + fmt::Display> fmt::Display for MutexGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
     }
 }
