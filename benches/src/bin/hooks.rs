@@ -120,12 +120,12 @@ impl<'a> Case<'a> {
     fn time(&mut self, turns: u64) -> Duration {
         if self.way == Way::Recording {
             RECORDER.open(Rule::Record);
-            progress::activate(true);
+            progress::attend(progress::Attention::Everything);
         }
         let began = Instant::now();
         (self.turns)(turns);
         let time = began.elapsed();
-        progress::activate(false);
+        progress::attend(progress::Attention::Nothing);
         RECORDER.close();
         time
     }

@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Spans are told apart while a policy is active.
     static RECORDER: Recorder = Recorder::new();
     progress::install(&RECORDER).map_err(|_| "another policy is installed")?;
-    progress::activate(true);
+    progress::attend(progress::Attention::Everything);
     let end = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let worker = std::thread::Builder::new().name("worker-1".into());

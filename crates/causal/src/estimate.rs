@@ -105,8 +105,8 @@ pub struct Evidence {
     pub recorded: (u64, u64),
     /// Units of progress by point, in the first and the second half of the recorded time.
     pub halves: [(u64, Vec<u64>); 2],
-    /// Processor time that was spent on writing them down, by estimate, and the program's in the same windows.
-    pub writing: [f64; 2],
+    /// What hooks took of all windows, by estimate, nanoseconds.
+    pub heard: f64,
     /// Blocks of pauses that are complete.
     pub blocks: Vec<Block>,
     /// The same for the load, with the units of progress by point, without pauses and with them.
@@ -212,7 +212,9 @@ impl<N: Naming> Analyst<N> {
         spans.sort_unstable();
         spans.dedup();
         self.naming.upstreams(&spans);
-        let mut targets = self.naming.targets(&self.request.targets, TARGETS_MAX);
+        // While others are measured, half of them: the processors are the program's.
+        let most = if effort.is_final { TARGETS_MAX } else { TARGETS_MAX / 2 };
+        let mut targets = self.naming.targets(&self.request.targets, most);
         let unknown = reasons::unknown(&self.request.targets, &targets, || self.naming.names());
         if !self.request.targets.is_empty() {
             let names: Vec<String> = targets.iter().map(|target| target.name.clone()).collect();
@@ -418,12 +420,11 @@ impl<N: Naming> Analyst<N> {
     }
 
     fn perturbation(&self, evidence: &Evidence) -> Perturbation {
-        let [writing, busy] = evidence.writing;
-        let duty = evidence.recorded.1 as f64 / evidence.elapsed.max(1) as f64;
+        let elapsed = evidence.elapsed.max(1) as f64;
         Perturbation {
             budget: self.request.budget,
-            paused: evidence.spent as f64 / evidence.elapsed.max(1) as f64,
-            recording: if busy > 0.0 { writing / busy * duty } else { 0.0 },
+            paused: evidence.spent as f64 / elapsed,
+            recording: evidence.heard / elapsed,
             windows: [evidence.recorded.0, evidence.paused],
             aborted: evidence.aborted,
         }

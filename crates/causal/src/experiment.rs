@@ -22,8 +22,16 @@ pub const POLL: u64 = 2 * MS;
 /// The part of its time that a load probe takes.
 pub const PROBE: f64 = 0.1;
 
-/// The part of the program's busy time that recording may take.
-const RECORDING: f64 = 0.02;
+/// The part of the budget that windows may cost; the rest is for the profiler's own threads.
+const WINDOWS: f64 = 0.8;
+/// What keeping spans costs between windows, as a part of what hooks cost in one.
+const KEEPING: f64 = 0.1;
+/// The part of the budget that recording may take; at least, of the program's busy time; and so much where there is no budget.
+const RECORDING: f64 = 1.0 / 6.0;
+const RECORDING_MIN: f64 = 0.002;
+const RECORDING_FREE: f64 = 0.01;
+/// Windows that are recorded as soon as they may be; the others are spread over the run.
+const EARLY: u32 = 8;
 /// A recorded window: the first one, the usual one, and the longest, where progress is slow.
 const RECORD: [u64; 3] = [20 * MS, 100 * MS, 1000 * MS];
 /// A window that pauses: the shortest and the longest.
@@ -36,7 +44,7 @@ const HITS: f64 = 50.0;
 const LATENCIES: f64 = 20.0;
 /// How many blocks of load probes there are at least, where there is a load, and at most.
 const PROBES: [u32; 2] = [4, 16];
-/// The part of the time that windows with pauses may have, and the part of the budget that probes may have.
+/// The part of the time that windows with pauses may have, and the part of all pauses that probes may have.
 const PAUSING: f64 = 0.5;
 const PROBING: f64 = 1.0 / 3.0;
 /// Blocks that a target gets before the next one's turn; those of the first round are for the first speed-up.
@@ -96,7 +104,7 @@ pub struct Tempo {
     pub hits: f64,
     /// How long one takes, nanoseconds.
     pub latency: f64,
-    /// The part of the threads' busy time that writing takes while a window is recorded.
+    /// The part of the threads' busy time that hooks take while a window is open.
     pub recording: f64,
     /// How many threads are busy, on average.
     pub busy: f64,
@@ -141,8 +149,10 @@ pub struct Settings {
     pub speedups: Vec<f64>,
     /// Of all chance.
     pub seed: u64,
-    /// Octets that a recording may take in memory.
+    /// Octets that a recording may take in memory, and all of them together: others take their place beyond.
     pub octets_max: f64,
+    /// See `octets_max`.
+    pub octets_all: f64,
     /// Entries that a thread's log takes.
     pub entries_max: f64,
 }
@@ -162,7 +172,12 @@ pub struct Plan {
     blocks: u32,
     probes: u32,
     probed: u64,
+    /// What all pauses cost, those of probes, too.
+    delayed: u64,
     pausing: u64,
+    records: u32,
+    /// Until when the keeping of spans is paid for.
+    kept_until: u64,
     record_due: u64,
     rest: u64,
 }
@@ -175,7 +190,7 @@ impl Plan {
         let first = now + dice.below(20 * MS);
         Self {
             dice,
-            purse: Purse::new(settings.budget, now),
+            purse: Purse::new(settings.budget * WINDOWS, now),
             ends: now + settings.duration,
             tempo: None,
             has_load: false,
@@ -186,7 +201,10 @@ impl Plan {
             blocks: 0,
             probes: 0,
             probed: 0,
+            delayed: 0,
             pausing: 0,
+            records: 0,
+            kept_until: now,
             record_due: first,
             rest: 0,
             settings,
@@ -229,16 +247,34 @@ impl Plan {
             busy: mean(was.busy, tempo.busy),
         });
         self.has_load |= has_load;
+        self.records += 1;
+        let kept = (now - std::mem::replace(&mut self.kept_until, now)) as f64 * KEEPING;
+        self.purse.pay(((length as f64 + kept) * tempo.recording) as u64);
         let usual = if self.settings.modes == Modes::Confirm { 0.1 } else { 0.5 };
-        let duty = (RECORDING / tempo.recording.max(1e-9)).min(usual);
-        let gap = length as f64 * (1.0 / duty - 1.0) * (0.5 + self.dice.part());
-        self.record_due = now + gap as u64;
+        let part = if self.settings.budget > 0.0 {
+            (RECORDING * self.settings.budget).max(RECORDING_MIN)
+        } else {
+            RECORDING_FREE
+        };
+        let duty = (part / tempo.recording.max(1e-9)).min(usual);
+        let mut gap = length as f64 * (1.0 / duty - 1.0);
+        if self.records >= EARLY {
+            // No more than are kept: reading one costs processor time, too.
+            gap = gap.max(self.settings.duration as f64 * length as f64 * tempo.octets / self.settings.octets_all);
+        }
+        self.record_due = now + (gap * (0.5 + self.dice.part())) as u64;
     }
 
-    /// What the last window that paused cost.
+    /// What hooks take of a window of that length.
+    fn heard(&self, length: u64) -> u64 {
+        self.tempo.map_or(0, |tempo| (length as f64 * tempo.recording) as u64)
+    }
+
+    /// What the last window that paused cost, without its hooks.
     pub fn paused(&mut self, now: u64, pause: &Pause, lasted: u64, spent: u64) {
-        self.purse.pay(spent);
+        self.purse.pay(spent + self.heard(lasted));
         self.pausing += lasted;
+        self.delayed += spent;
         self.rest = SETTLE + self.dice.below(SETTLE);
         match pause.subject {
             Subject::Load => self.probed += spent,
@@ -333,13 +369,15 @@ impl Plan {
     fn go_on(&mut self, now: u64) -> Option<Step> {
         let block = self.block.as_ref()?;
         let treated = block.treated[block.done];
-        let left = block.treated[block.done..].iter().filter(|&&treated| treated).count() as u64;
-        let limit = self.purse.left(now) / left.max(1);
+        let windows = &block.treated[block.done..];
+        let left = windows.iter().filter(|&&treated| treated).count() as u64;
+        let hooks = self.heard(block.length) * windows.len() as u64;
+        let limit = self.purse.left(now).saturating_sub(hooks) / left.max(1);
         let (subject, speedup, length, number) = (block.subject, block.speedup, block.length, block.number);
         let needed = self.cost(subject, speedup, length);
         if treated && needed > limit {
             // It was cheaper when the block began. A little patience, or the block is given up.
-            let wait = self.purse.until(now, needed * left);
+            let wait = self.purse.until(now, needed * left + hooks);
             if wait > 500 * MS {
                 self.block = None;
                 self.set_given_up(subject);
@@ -366,20 +404,20 @@ impl Plan {
         }
         let Some((subject, speedup)) = self.choose() else { return false };
         let mut length = pause_length(&tempo);
-        // Two windows cost; what comes in while the block lasts is not counted on.
-        let budget = self.purse.left(now) / 2;
-        if self.cost(subject, speedup, length) > budget {
+        // What comes in while the block lasts is not counted on.
+        let budget = self.purse.left(now);
+        if self.cost_of_block(subject, speedup, length) > budget {
             let rest = self.purse.left(self.ends).saturating_sub(self.purse.left(self.ends) / 10);
-            if 2 * self.cost(subject, speedup, PAUSE_MIN) > rest {
+            if self.cost_of_block(subject, speedup, PAUSE_MIN) > rest {
                 self.set_given_up(subject);
                 return false;
             }
             // Rather soon and short than once and long, if it is not soon at all.
-            if self.purse.until(now, 2 * self.cost(subject, speedup, length)) < self.settings.duration / 20 {
+            if self.purse.until(now, self.cost_of_block(subject, speedup, length)) < self.settings.duration / 20 {
                 return false;
             }
             length = PAUSE_MIN;
-            if self.cost(subject, speedup, length) > budget {
+            if self.cost_of_block(subject, speedup, length) > budget {
                 return false;
             }
         }
@@ -398,7 +436,7 @@ impl Plan {
         let probes = self.has_load
             && self.settings.budget > 0.0
             && (self.probes < PROBES[0] || !self.load_is_known && self.probes < PROBES[1]);
-        if probes && (self.probes < 2 || self.probed as f64 <= PROBING * self.purse.spent() as f64) {
+        if probes && (self.probes < 2 || self.probed as f64 <= PROBING * self.delayed as f64) {
             return Some((Subject::Load, PROBE));
         }
         if !self.confirms {
@@ -417,7 +455,12 @@ impl Plan {
         Some((Subject::Candidate(at), speedup))
     }
 
-    /// What a window is expected to cost, with what it may cost beyond its limit before that is seen.
+    /// Two windows delay, and in all four hooks are heard.
+    fn cost_of_block(&self, subject: Subject, speedup: f64, length: u64) -> u64 {
+        2 * self.cost(subject, speedup, length) + 4 * self.heard(length)
+    }
+
+    /// What a window is expected to delay, with what it may delay beyond its limit before that is seen.
     fn cost(&self, subject: Subject, speedup: f64, length: u64) -> u64 {
         let growth = match subject {
             Subject::Load => PROBE,

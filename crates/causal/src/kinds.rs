@@ -76,6 +76,21 @@ pub fn of_thread(account: &Account) -> u32 {
     tree(|tree| tree.child(0, Step::Thread(name.to_owned())))
 }
 
+/// What the thread of an account is at, by the steps that lead there.
+#[must_use]
+pub fn along(account: &Account, steps: impl Iterator<Item = progress::Step>) -> u32 {
+    steps.fold(of_thread(account), after)
+}
+
+/// The kind that a step leads to.
+#[must_use]
+pub fn after(kind: u32, step: progress::Step) -> u32 {
+    match step {
+        progress::Step::Span(span) => inside(kind, span),
+        progress::Step::Site(site) => behind(kind, site),
+    }
+}
+
 const CACHE: usize = 64;
 
 thread_local! {

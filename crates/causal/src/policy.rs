@@ -1,9 +1,10 @@
-//! What happens at each hook: the thread's kind of work is kept, and what it does is written down while a window is open.
+//! What happens at each hook while a window is open: the thread's kind of work is kept, and what it does is written down or paused.
 //!
 //! A window's number says by which rule it runs: its lowest bits are the [`Rule`], the next one is the half of the logs that is written.
 //! So one load tells a hook everything, and what belongs to another window is known by its number.
 
 use std::num::NonZeroU64;
+use std::sync::OnceLock;
 use std::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -21,7 +22,7 @@ use crate::{clock, kinds, sample};
 /// What a window is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// None is open: kinds of work are kept, for the sampler.
+    /// None is open.
     Rest,
     /// Everything is written down (mode A).
     Record,
@@ -177,24 +178,34 @@ impl Recorder {
 
     fn record(&self, account: &Account, event: impl FnOnce(u32, u64) -> Event) {
         if let (window, Rule::Record) = self.window() {
-            let now = clock::now();
-            if account.window.load(Relaxed) != window {
-                // The first of this window: what the thread was at comes before it.
-                account.window.store(window, Relaxed);
-                account.stamps.store(0, Relaxed);
-                self.write(account, window, now, Event::Kind(kind(account)));
-            }
-            self.write(account, window, now, event(window, now));
+            self.record_in(account, window, |now| event(window, now));
         }
+    }
+
+    fn record_in(&self, account: &Account, window: u32, event: impl FnOnce(u64) -> Event) {
+        let now = clock::now();
+        if account.window.load(Relaxed) != window {
+            // The first of this window: what the thread was at comes before it.
+            account.window.store(window, Relaxed);
+            account.stamps.store(0, Relaxed);
+            self.write(account, window, now, Event::Kind(find_kind(account)));
+        }
+        self.write(account, window, now, event(now));
     }
 
     /// What happens in a window with pauses, if one is open.
     fn pausing<T>(&self, account: &Account, rule: impl FnOnce(&Ledger, u32, u64) -> T) -> Option<T> {
         let (window, Rule::Pause) = self.window() else { return None };
+        self.join(account, window);
+        Some(rule(&self.ledger, window, clock::now()))
+    }
+
+    /// The thread's first hook of a window with pauses.
+    fn join(&self, account: &Account, window: u32) {
         if account.window.load(Relaxed) != window {
             self.ledger.join(account, window);
+            find_kind(account);
         }
-        Some(rule(&self.ledger, window, clock::now()))
     }
 
     /// Has the thread pay what it owes, in a window with pauses; then what it is to say.
@@ -225,11 +236,26 @@ impl Recorder {
         }
     }
 
-    fn set_kind(&self, account: &Account, kind: u32) {
-        if self.pausing(account, |ledger, _, now| ledger.credit(account, now)).is_none() {
-            self.record(account, |_, _| Event::Kind(kind));
+    /// Puts the thread from its kind of work into the next one; what it was.
+    fn set_kind(&self, account: &Account, next: impl FnOnce(u32) -> u32) -> u32 {
+        let mut before = 0;
+        let set = || {
+            before = account.kind.load(Relaxed);
+            let kind = next(before);
+            account.kind.store(kind, Relaxed);
+            kind
+        };
+        // Between windows nobody asks: who meets the next one finds its kind then.
+        match self.window() {
+            (window, Rule::Record) => self.record_in(account, window, |_| Event::Kind(set())),
+            (window, Rule::Pause) => {
+                self.join(account, window);
+                self.ledger.credit(account, clock::now());
+                set();
+            }
+            (_, Rule::Rest) => {}
         }
-        account.kind.store(kind, Relaxed);
+        before
     }
 
     /// The time of a message of the world's by our clock; 0 when it is not known.
@@ -272,16 +298,12 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The kind of work, known or not yet.
-fn kind(account: &Account) -> u32 {
-    match account.kind.load(Relaxed) {
-        0 => {
-            let kind = kinds::of_thread(account);
-            account.kind.store(kind, Relaxed);
-            kind
-        }
-        kind => kind,
-    }
+/// What the thread is at when it first hears of a window.
+#[cold]
+fn find_kind(account: &Account) -> u32 {
+    let kind = account.retell(kinds::of_thread(account), kinds::after);
+    account.kind.store(kind, Relaxed);
+    kind
 }
 
 /// A number that lasts as long as the window, for what is written to again and again.
@@ -301,12 +323,38 @@ fn lock_number(lock: &Lock, account: &Account, window: u32) -> u64 {
     })
 }
 
+/// What a hook costs while a window is open, nanoseconds: measured here and now, on an account that is no thread's, and as much again for
+/// what a real program has in its caches meanwhile.
+#[must_use]
+pub fn cost_of_hook() -> f64 {
+    const PAIRS: u64 = 1024;
+    static TRIED: OnceLock<(Recorder, Account)> = OnceLock::new();
+    let (recorder, account) = TRIED.get_or_init(|| (Recorder::new(), Account::new(0, "")));
+    let policy: &dyn Policy = std::hint::black_box(recorder);
+    let span = progress::stage::ROUTE;
+    let run = || {
+        let count = recorder.count.fetch_add(1, Relaxed) + 1;
+        account.log().clear(count);
+        recorder.window.store((count << COUNT_SHIFT | Rule::Record as u32) & WINDOW_MASK, Release);
+        let began = clock::now();
+        for _ in 0..PAIRS {
+            let before = policy.entered(account, span);
+            policy.left(account, before);
+        }
+        (clock::now() - began) as f64 / (2 * PAIRS) as f64
+    };
+    // The first run pays for the memory; another thread may disturb one of the others.
+    run();
+    let best = (0..4).map(|_| run()).fold(f64::INFINITY, f64::min);
+    (2.0 * best).clamp(5.0, 500.0)
+}
+
 impl Policy for Recorder {
     fn thread_began(&self, account: &'static Account) {
-        account.kind.store(kinds::of_thread(account), Relaxed);
         account.blocked_since.store(0, Relaxed);
         if let (window, Rule::Pause) = self.window() {
             self.ledger.begin(account, window, clock::now());
+            find_kind(account);
         }
         sample::thread_began(account);
     }
@@ -316,17 +364,15 @@ impl Policy for Recorder {
     }
 
     fn entered(&self, account: &'static Account, span: Span) -> u32 {
-        let before = kind(account);
-        self.set_kind(account, kinds::inside(before, span));
-        before
+        self.set_kind(account, |kind| kinds::inside(kind, span))
     }
 
     fn left(&self, account: &'static Account, before: u32) {
-        self.set_kind(account, before);
+        self.set_kind(account, |_| before);
     }
 
     fn at(&self, account: &'static Account, site: Span) {
-        self.set_kind(account, kinds::behind(kind(account), site));
+        self.set_kind(account, |kind| kinds::behind(kind, site));
     }
 
     fn before_send(&self, account: &'static Account, stamp: &mut Stamp) {

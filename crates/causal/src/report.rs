@@ -197,7 +197,7 @@ pub struct Perturbation {
     pub budget: f64,
     /// The part of the time that pauses and holds took.
     pub paused: f64,
-    /// The part of the time that recording took, by the number of events and what one costs.
+    /// The part of the time that hooks took in all windows, by the number of events and what one costs.
     pub recording: f64,
     /// Windows that were recorded, and windows with pauses.
     pub windows: [u64; 2],

@@ -22,6 +22,7 @@ use std::{fmt, io};
 
 use progress::{Account, accounts};
 
+use crate::kinds;
 use ring::Record;
 
 /// One unit of a sample's weight, nanoseconds.
@@ -44,7 +45,7 @@ pub enum Rate {
 pub struct Sample<'a> {
     /// The number of the thread's account.
     pub account: u32,
-    /// The kind of work that it did.
+    /// The kind of work that it did; 0 when it waited in one of the program's primitives.
     pub kind: u32,
     /// How much of its time the sample stands for, in [`PERIOD_NS`].
     pub weight: u32,
@@ -105,6 +106,7 @@ static RUNS: AtomicBool = AtomicBool::new(false);
 #[derive(Debug)]
 pub struct Sampler {
     rate: Rate,
+    steps: Vec<u64>,
     frames: Vec<usize>,
 }
 
@@ -121,7 +123,7 @@ impl Sampler {
             return Err(SampleError::Running);
         }
         // From here on dropping it undoes what was done.
-        let mut sampler = Self { rate, frames: Vec::new() };
+        let mut sampler = Self { rate, steps: Vec::new(), frames: Vec::new() };
         signal::install()?;
         rules::load();
         signal::open(rate);
@@ -149,8 +151,14 @@ impl Sampler {
 
     /// Shows all samples since the last time, thread by thread, oldest first.
     pub fn drain(&mut self, mut each: impl FnMut(&Sample<'_>)) {
+        let accounts = accounts();
         for (account, ring) in signal::rings() {
-            while let Some(Record { kind, weight, at }) = ring.pop(&mut self.frames) {
+            while let Some(Record { stands, weight, at }) = ring.pop(&mut self.steps, &mut self.frames) {
+                let steps = self.steps.iter().map(|&word| signal::decode(word));
+                let kind = match accounts.get(account as usize) {
+                    Some(account) if !stands => kinds::along(account, steps),
+                    _ => 0,
+                };
                 each(&Sample { account, kind, weight, at, frames: &self.frames });
             }
         }

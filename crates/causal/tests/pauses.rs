@@ -10,7 +10,7 @@ use causal::outcome::Outcome;
 use causal::policy::Recorder;
 use causal::target::{Part, Weights};
 use progress::sync::mpsc::sync_channel;
-use progress::{Point, Span, activate, install, thread};
+use progress::{Attention, Point, Span, attend, install, thread};
 
 static RECORDER: Recorder = Recorder::new();
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -48,7 +48,7 @@ fn window(experiment: &Experiment<'_>) -> (Outcome, Spent) {
 #[test]
 fn whoever_is_not_the_target_is_paused() {
     assert!(install(&RECORDER).is_ok(), "the first policy of the process");
-    activate(true);
+    attend(Attention::Everything);
     let (target, other, point) = (Span::named("target"), Span::named("other"), Point::named("item"));
     let (sender, receiver) = sync_channel::<u32>(4);
     let first = thread::spawn(move || {
@@ -69,14 +69,15 @@ fn whoever_is_not_the_target_is_paused() {
         }
     });
     std::thread::sleep(Duration::from_millis(50));
+    let (control, nothing) = window(&Experiment { weights: Some(&Weights::default()), speedup: 0.0 });
+    // Kinds of work are known from the first window on.
     let weights = weights(target);
-    let (control, nothing) = window(&Experiment { weights: Some(&weights), speedup: 0.0 });
     let (came, spent) = window(&Experiment { weights: Some(&weights), speedup: 0.5 });
     let (probed, probe) = window(&Experiment { weights: None, speedup: 0.0 });
     STOP.store(true, Relaxed);
     first.join().expect("the first thread ends well");
     second.join().expect("the second thread ends well");
-    activate(false);
+    attend(Attention::Nothing);
 
     let hits = |outcome: &Outcome| outcome.point(point.id()).hits;
     // Nothing is faster: nobody owes anything.

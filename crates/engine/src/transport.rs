@@ -10,7 +10,7 @@ use std::os::fd::AsFd as _;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
 
-use progress::is_active;
+use progress::is_heard;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 use tokio::io::{AsyncWrite, Interest};
 use tokio::net::TcpStream;
@@ -65,7 +65,7 @@ impl Transport for TcpStream {
             // call itself.
             let room = octets.len();
             let read = self.try_io(Interest::READABLE, || {
-                if is_active() {
+                if is_heard() {
                     return arrival::receive(self.as_fd(), octets);
                 }
                 Ok(Received::from(recv(&*self, &mut *octets, RecvFlags::empty())?.0))

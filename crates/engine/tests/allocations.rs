@@ -116,7 +116,7 @@ fn a_thousand_different_requests() {
 
     // The same while a profiler records.
     assert!(progress::install(&SCRIBE).is_ok());
-    progress::activate(true);
+    progress::attend(progress::Attention::Everything);
     let heard = SCRIBE.heard();
     let mut round = || allocations_during(|| requests.iter().for_each(|request| exchange(&mut client, request)));
     // The first one makes the logs, and how far pools grow depends on what meets on the wire.

@@ -44,7 +44,7 @@ fn requests_that_are_sent_on() {
     for (way, is_profiled) in rounds {
         if is_profiled {
             let _ = progress::install(&SCRIBE);
-            progress::activate(true);
+            progress::attend(progress::Attention::Everything);
         }
         let target = format!("/{way}/{port}");
         let mut client = proxy.client();
@@ -56,7 +56,7 @@ fn requests_that_are_sent_on() {
         });
     }
     assert!(SCRIBE.heard() > 1000);
-    progress::activate(false);
+    progress::attend(progress::Attention::Nothing);
     let target = format!("/forward/{port}/fixed");
     let mut wire = causeway_testkit::http2::Wire::connect(proxy.address(), &[]).unwrap();
     let mut stream = 1;

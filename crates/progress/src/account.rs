@@ -7,7 +7,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::hooks;
 use crate::log::Log;
-use crate::open::Open;
+use crate::open::{Open, Step};
 
 /// A thread's account. Never freed: a thread that ends leaves it to a later one.
 ///
@@ -23,8 +23,7 @@ pub struct Account {
     is_worker: AtomicBool,
     log: OnceLock<Log>,
     pub(crate) open: Open,
-    /// Policy: what kind of work the thread does now; 0 when nothing is known, and while the thread waits in one of
-    /// [`crate::sync`]'s or [`crate::thread`]'s. Read by the signal handler.
+    /// Policy: what kind of work the thread does now; 0 when nothing is known.
     pub kind: AtomicU32,
     /// Policy: the window that the other cells belong to.
     pub window: AtomicU32,
@@ -77,6 +76,24 @@ impl Account {
     /// Says that the thread runs an event loop, or that it does not.
     pub fn set_worker(&self, is_worker: bool) {
         self.is_worker.store(is_worker, Relaxed);
+    }
+
+    /// The spans that are open on the thread and the places where it met others, the outermost first, as far as a profile was there to
+    /// see. For the thread itself and its signal handler.
+    pub fn steps(&self) -> impl Iterator<Item = Step> {
+        self.open.steps()
+    }
+
+    /// Whether the thread waits in one of [`crate::sync`]'s or [`crate::thread`]'s: it is at nothing meanwhile.
+    #[inline]
+    pub fn stands_still(&self) -> bool {
+        self.open.stands()
+    }
+
+    /// For a policy that begins to listen, on the thread itself: says what the kind of work is outside of each open span, beginning
+    /// with `first` outside of all; `next` leads from a kind over a step to the next one. The answer is the kind of all steps.
+    pub fn retell(&self, first: u32, next: impl FnMut(u32, Step) -> u32) -> u32 {
+        self.open.retell(first, next)
     }
 
     /// What the thread writes down; its memory is taken when this is first asked for.

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use crate::account::{self, Account};
@@ -11,10 +11,24 @@ use crate::span::Span;
 use crate::stamp::{Lock, Sharing, Stamp};
 
 static POLICY: OnceLock<&'static dyn Policy> = OnceLock::new();
-static ACTIVE: AtomicBool = AtomicBool::new(false);
+static ATTENTION: AtomicU8 = AtomicU8::new(Attention::Nothing as u8);
 
-/// What a profiler does at each hook. Every method is called on the thread that `account` is of, and only while the policy is
-/// active, except for the thread's begin and end. None may block longer than the delay that it means to add.
+/// How much of what a program tells is heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Attention {
+    /// Nothing: a hook is one load and one branch.
+    Nothing,
+    /// In which spans each thread is, and behind which meeting, for a sampler: a few ns each. The policy is asked only around the
+    /// waits of threads that do not know what they wait for.
+    Spans,
+    /// Everything: the policy is asked at each hook.
+    Everything,
+}
+
+/// What a profiler does at each hook. Every method is called on the thread that `account` is of, and only at
+/// [`Attention::Everything`], except for the thread's begin and end, and for its waits, which are told at [`Attention::Spans`] too. None
+/// may block longer than the delay that it means to add.
 pub trait Policy: Sync {
     /// The thread has an account from now on.
     fn thread_began(&self, account: &'static Account);
@@ -65,7 +79,7 @@ pub trait Policy: Sync {
     fn visit_ended(&self, account: &'static Account, visit: Stamp, point: Point);
 }
 
-/// Puts the policy in place for the life of the process; it is off until [`activate`]d.
+/// Puts the policy in place for the life of the process; it hears nothing until [`attend`] says so.
 ///
 /// # Errors
 /// The policy itself, when one is in place already.
@@ -73,16 +87,23 @@ pub fn install(policy: &'static dyn Policy) -> Result<(), &'static dyn Policy> {
     POLICY.set(policy)
 }
 
-/// Switches the policy on or off. Does nothing while none is installed.
-pub fn activate(on: bool) {
-    ACTIVE.store(on && POLICY.get().is_some(), Ordering::SeqCst);
+/// Says how much is heard from now on. Does nothing while no policy is installed.
+pub fn attend(attention: Attention) {
+    let attention = if POLICY.get().is_some() { attention } else { Attention::Nothing };
+    ATTENTION.store(attention as u8, Ordering::SeqCst);
 }
 
-/// Whether a profile runs. One load.
+/// Whether a profile runs: spans are kept at least. One load.
 #[inline]
 pub fn is_active() -> bool {
     // Relaxed: a hook that is missed at the edges is no harm.
-    ACTIVE.load(Ordering::Relaxed)
+    ATTENTION.load(Ordering::Relaxed) != Attention::Nothing as u8
+}
+
+/// Whether the policy is asked at each hook. One load.
+#[inline]
+pub fn is_heard() -> bool {
+    ATTENTION.load(Ordering::Relaxed) == Attention::Everything as u8
 }
 
 /// Registers this thread as one that runs an event loop: it works on what arrived first. Independent of any policy.
@@ -111,14 +132,55 @@ fn ask<T>(hook: impl FnOnce(&'static dyn Policy, &'static Account) -> T) -> Opti
     Some(hook(*POLICY.get()?, account::enrol()?))
 }
 
+/// What is heard of spans is kept in line: there are many of them.
+#[inline]
 pub(crate) fn entered(span: Span) -> Option<NonZeroU32> {
-    ask(|policy, account| account.open.open(span, |span| policy.entered(account, span))).flatten()
+    if is_heard() {
+        return ask(|policy, account| account.open.open(span, |span| policy.entered(account, span))).flatten();
+    }
+    account::enrol()?.open.open(span, |_| 0)
 }
 
+#[inline]
 pub(crate) fn left(token: NonZeroU32) {
-    ask(|policy, account| {
-        account.open.close(token, |before| policy.left(account, before), |span| policy.entered(account, span));
-    });
+    if is_heard() {
+        ask(|policy, account| {
+            account.open.close(token, |before| policy.left(account, before), |span| policy.entered(account, span));
+        });
+    } else if let Some(account) = account::current() {
+        account.open.close(token, |_| {}, |_| 0);
+    }
+}
+
+/// The thread passed a place where threads meet; see [`Policy::at`].
+#[inline]
+pub fn at(site: Span) {
+    if is_heard() {
+        ask(|policy, account| {
+            policy.at(account, site);
+            account.open.meet(site);
+        });
+    } else if is_active()
+        && let Some(account) = account::enrol()
+    {
+        account.open.meet(site);
+    }
+}
+
+/// Before the thread waits for it does not know what: an event loop for its next event.
+#[inline]
+pub fn before_block() {
+    if is_active() {
+        ask(Policy::before_block);
+    }
+}
+
+/// After [`before_block`].
+#[inline]
+pub fn after_block() {
+    if is_active() {
+        ask(Policy::after_block);
+    }
 }
 
 pub(crate) fn hit(point: Point) {
@@ -133,10 +195,10 @@ pub(crate) fn visit_ended(visit: Stamp, point: Point) {
     ask(|policy, account| policy.visit_ended(account, visit, point));
 }
 
-/// See [`Policy::hold`]; `None` while no profile runs.
+/// See [`Policy::hold`]; `None` while the policy is not asked.
 #[inline]
 pub fn hold(connection: Stamp, arrived: u64) -> Option<Duration> {
-    if !is_active() {
+    if !is_heard() {
         return None;
     }
     ask(|policy, account| policy.hold(account, connection, arrived)).flatten()
@@ -147,7 +209,7 @@ macro_rules! hooks {
         $(#[$doc])*
         #[inline]
         pub fn $name($($arg: $kind),*) {
-            if is_active() {
+            if is_heard() {
                 ask(|policy, account| policy.$name(account, $($arg),*));
             }
         }
@@ -155,16 +217,10 @@ macro_rules! hooks {
 }
 
 hooks! {
-    /// See [`Policy::at`].
-    at(site: Span);
     /// Before a message is handed to another thread: pays what the thread owes, and stamps the message.
     before_send(stamp: &mut Stamp);
     /// After a message was taken that [`before_send`] stamped. `blocked` is how long the thread stood still for it; zero when it was there.
     after_receive(stamp: Stamp, blocked: Duration);
-    /// Before the thread waits for it does not know what: an event loop for its next event.
-    before_block();
-    /// After [`before_block`].
-    after_block();
     /// Before a lock is asked for, free or not: pays what the thread owes, so that it does not get there too early.
     before_lock();
     /// After a lock was taken, for which the thread stood still so long.

@@ -42,15 +42,15 @@ impl Point {
     /// One unit of progress.
     #[inline]
     pub fn hit(self) {
-        if hooks::is_active() {
+        if hooks::is_heard() {
             hooks::hit(self);
         }
     }
 
-    /// A unit began; [`end`](Self::end) ends the one that began first. Takes a lock while a profile runs.
+    /// A unit began; [`end`](Self::end) ends the one that began first. Takes a lock while a window is open.
     #[inline]
     pub fn begin(self) {
-        if hooks::is_active() {
+        if hooks::is_heard() {
             let visit = Visit::begin();
             table(|points| {
                 if points.open.len() <= self.0 as usize {
@@ -68,7 +68,7 @@ impl Point {
     /// A unit is done: the one that began first.
     #[inline]
     pub fn end(self) {
-        if hooks::is_active() {
+        if hooks::is_heard() {
             let begun = table(|points| points.open.get_mut(self.0 as usize).and_then(VecDeque::pop_front));
             begun.unwrap_or_default().end(self);
         }
@@ -101,7 +101,7 @@ impl Visit {
     #[must_use]
     pub fn begin() -> Self {
         let mut visit = Self::default();
-        if hooks::is_active() {
+        if hooks::is_heard() {
             hooks::visit_began(&mut visit.0);
         }
         visit
@@ -111,7 +111,7 @@ impl Visit {
     /// points (all requests, those of one route).
     #[inline]
     pub fn end(self, point: Point) {
-        if hooks::is_active() {
+        if hooks::is_heard() {
             hooks::visit_ended(self.0, point);
         }
     }

@@ -61,7 +61,9 @@ impl Span {
         Self::named(&format!("{what} {}:{}", place.file(), place.line()))
     }
 
-    pub(crate) const fn of(id: u32) -> Self {
+    /// The span of a number that [`Self::id`] gave.
+    #[must_use]
+    pub const fn of(id: u32) -> Self {
         Self(id)
     }
 

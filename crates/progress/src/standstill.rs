@@ -1,6 +1,5 @@
 //! A thread that waits inside one of our primitives.
 
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use crate::account::{self, Account};
@@ -9,12 +8,15 @@ use crate::account::{self, Account};
 /// would else count as that of what the thread did before.
 pub(crate) struct Standstill {
     since: Instant,
-    account: Option<(&'static Account, u32)>,
+    account: Option<&'static Account>,
 }
 
 impl Standstill {
     pub(crate) fn begin() -> Self {
-        let account = account::current().map(|account| (account, account.kind.swap(0, Relaxed)));
+        let account = account::current();
+        if let Some(account) = account {
+            account.open.set_stands(true);
+        }
         Self { since: Instant::now(), account }
     }
 
@@ -26,8 +28,8 @@ impl Standstill {
 
 impl Drop for Standstill {
     fn drop(&mut self) {
-        if let Some((account, kind)) = self.account {
-            account.kind.store(kind, Relaxed);
+        if let Some(account) = self.account {
+            account.open.set_stands(false);
         }
     }
 }

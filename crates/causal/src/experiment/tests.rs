@@ -8,6 +8,7 @@ fn settings(seed: u64, modes: Modes, budget: f64) -> Settings {
         speedups: vec![0.5, 0.25, 0.5, 1.0],
         seed,
         octets_max: 4e6,
+        octets_all: 64e6,
         entries_max: 262_144.0,
     }
 }
@@ -19,6 +20,8 @@ struct Run {
     records: Vec<(u64, u64)>,
     pauses: Vec<Pause>,
     spent: u64,
+    /// The same with what hooks cost.
+    paid: u64,
     aborted: u32,
 }
 
@@ -70,7 +73,8 @@ fn run(
         }
         assert!(now <= ends + 2 * POLL, "{step:?} is longer than the run");
     }
-    assert_eq!(run.spent, plan.purse().spent());
+    run.paid = plan.purse().spent();
+    assert!(run.spent <= run.paid);
     run
 }
 
@@ -122,9 +126,9 @@ fn blocks_are_balanced_and_fair() {
         let (min, max) = (blocks[..3].iter().min().unwrap(), blocks[..3].iter().max().unwrap());
         assert!(*min >= ROUND && max - min <= ROUND, "{seed}: {blocks:?}");
         assert!(blocks[3] >= PROBES[0], "{seed}: {blocks:?}");
-        let spent = run.spent as f64 / 30e9;
-        assert!(spent > 0.02, "{seed}: of 3 % only {spent} is used");
-        assert!(run.recorded as f64 > 0.15 * 30e9, "{seed}: recorded {}", run.recorded);
+        let [spent, paid] = [run.spent, run.paid].map(|sum| sum as f64 / 30e9);
+        assert!(paid > 0.02 && spent > 0.01, "{seed}: of 3 % only {paid} is used, {spent} for pauses");
+        assert!(run.recorded as f64 > 0.1 * 30e9, "{seed}: recorded {}", run.recorded);
     }
     assert!((150..).contains(&firsts), "both orders come: {firsts}");
 }
@@ -137,7 +141,7 @@ fn recording_costs_no_more_than_its_part() {
         for seed in 0..20 {
             let run = run(settings(seed, Modes::Screen, 0.0), tempo, true, &[("a", 0.5)], |_, _| 1.0);
             let part = run.recorded as f64 / 30e9 * recording;
-            assert!(part <= RECORDING * 1.3, "{recording}: {part}");
+            assert!(part <= RECORDING_FREE * 1.3, "{recording}: {part}");
             assert!(run.pauses.is_empty(), "no budget, no probes");
             for (_, length) in &run.records[1..] {
                 assert!(*length as f64 * entries <= 262_144.0 && *length as f64 * octets <= 4e6, "{length}");
@@ -148,7 +152,7 @@ fn recording_costs_no_more_than_its_part() {
                     run.records.iter().filter(|(at, _)| (at - 1_000_000_000) / 10_000_000_000 == third).count()
                 })
                 .collect();
-            assert!(thirds.iter().all(|&count| count * 5 >= run.records.len()), "{thirds:?}");
+            assert!(thirds.iter().all(|&count| count * 6 >= run.records.len()), "{thirds:?}");
         }
     }
 }
@@ -157,7 +161,7 @@ fn recording_costs_no_more_than_its_part() {
 #[test]
 fn windows_are_as_long_as_progress_needs() {
     let slow = Tempo { hits: 1e-8, octets: 1e-3, ..SERVER };
-    let far = run(settings(1, Modes::Both, 0.03), slow, true, &[("a", 0.1)], |pause, _| 0.1 * pause.speedup);
+    let far = run(settings(1, Modes::Both, 0.05), slow, true, &[("a", 0.1)], |pause, _| 0.1 * pause.speedup);
     assert!(far.records[1..].iter().filter(|(_, length)| *length == RECORD[2]).count() + 2 >= far.records.len());
     assert!(far.pauses.iter().filter(|one| one.length == PAUSE[1]).count() * 2 > far.pauses.len());
     let near = run(settings(1, Modes::Both, 0.03), SERVER, true, &[("a", 0.1)], |pause, _| 0.1 * pause.speedup);
@@ -194,7 +198,7 @@ fn what_is_too_dear_is_given_up_and_named() {
 #[test]
 fn the_most_worthwhile_is_confirmed_first() {
     let targets = [("all of it", 1.0), ("a", 0.3), ("b", 0.2), ("c", 0.1), ("d", 0.1)];
-    let mut short = settings(2, Modes::Both, 0.01);
+    let mut short = settings(2, Modes::Both, 0.02);
     short.duration = 10_000 * MS;
     let run = run(short, Tempo { busy: 4.0, ..SERVER }, false, &targets, |pause, _| pause.speedup * 0.2);
     let blocks: Vec<_> = run.pauses.chunk_by(|a, b| a.block == b.block).filter(|block| block.len() == 4).collect();

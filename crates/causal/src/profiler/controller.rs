@@ -17,12 +17,14 @@ use crate::target::{Target, Weights};
 /// Memory that recorded windows may take, octets.
 const MEMORY: usize = 64 << 20;
 /// Of that, what one window may take at most.
-const MEMORY_ONE: usize = MEMORY / 64;
+const MEMORY_ONE: usize = MEMORY / 128;
 /// How often samples are taken from where signals put them.
 const DRAIN: u64 = 50_000_000;
-/// How often what is known is worked out, and how long that may take.
+/// How often what is known is worked out, and how long that may take. It rests as many times as long as it took: where it has to share a
+/// processor with the program that is long.
 const LOOK: u64 = 1_000_000_000;
-const LOOK_TIME: Duration = Duration::from_millis(150);
+const LOOK_REST: u64 = 40;
+const LOOK_TIME: Duration = Duration::from_millis(60);
 /// The same where what is found decides how long to measure.
 const LOOK_TIME_DECIDING: Duration = Duration::from_millis(1500);
 /// How long the last look may take, by how long was measured: a quarter, within bounds.
@@ -54,8 +56,8 @@ pub(super) trait Program {
     fn paused(&mut self) -> (Outcome, u64);
     /// Takes the samples since the last time, and tells the kind of each.
     fn samples(&mut self, seen: &mut dyn FnMut(u32));
-    /// What writing one event down costs, nanoseconds.
-    fn cost_of_event(&self) -> f64;
+    /// What a hook costs while a window is open, nanoseconds.
+    fn cost_of_hook(&self) -> f64;
     /// Begins to work out what the evidence shows, beside the program; nothing while it still does.
     fn think(&mut self, evidence: Evidence, effort: Effort);
     /// What came of it, once.
@@ -91,6 +93,7 @@ impl Run {
             speedups: CONFIRMED.map(nearest).to_vec(),
             seed: self.seed,
             octets_max: MEMORY_ONE as f64,
+            octets_all: MEMORY as f64,
             entries_max: ENTRIES_MAX as f64,
         };
         let mut controller = Controller {
@@ -100,8 +103,10 @@ impl Run {
             recordings: Recordings::new(MEMORY, self.seed),
             evidence: Evidence::default(),
             finding: None,
+            heard: 0.0,
             open: None,
             looked: began,
+            look_due: began + LOOK,
             program,
             publish,
         };
@@ -119,8 +124,12 @@ struct Controller<'a, P> {
     recordings: Recordings,
     evidence: Evidence,
     finding: Option<Finding>,
+    /// Which part of the busy time hooks took in the last window that was recorded.
+    heard: f64,
     open: Option<Open>,
+    /// When the last look began, and when the next one may.
     looked: u64,
+    look_due: u64,
 }
 
 /// A block that is under way.
@@ -139,6 +148,8 @@ impl<P: Program> Controller<'_, P> {
     fn measure(&mut self, until_precise: bool) {
         loop {
             if let Some(finding) = self.program.thought() {
+                let now = self.program.now();
+                self.look_due = now + LOOK.max(LOOK_REST * (now - self.looked));
                 self.adopt(finding);
             }
             let is_precise = until_precise && self.finding.as_ref().is_some_and(|finding| finding.is_precise);
@@ -146,8 +157,8 @@ impl<P: Program> Controller<'_, P> {
                 break;
             }
             let now = self.program.now();
-            if now >= self.looked + LOOK {
-                self.looked = now;
+            if now >= self.look_due {
+                (self.looked, self.look_due) = (now, u64::MAX);
                 let evidence = self.evidence();
                 let time = if until_precise { LOOK_TIME_DECIDING } else { LOOK_TIME };
                 self.program.think(evidence, Effort { time, is_final: false, crew: MEANWHILE });
@@ -213,7 +224,7 @@ impl<P: Program> Controller<'_, P> {
         let recording = self.program.recorded();
         let now = self.program.now();
         let (length, per) = (recording.length, 1.0 / recording.length.max(1) as f64);
-        let writing = recording.events as f64 * self.program.cost_of_event();
+        let hooks = recording.events as f64 * self.program.cost_of_hook();
         let point = self.point(&recording);
         let latency = self.finding.as_ref().and_then(|finding| finding.report.progress.first());
         let tempo = Tempo {
@@ -222,14 +233,14 @@ impl<P: Program> Controller<'_, P> {
             octets: recording.octets() as f64 * per,
             hits: point.map_or(0.0, |point| recording.hits(point) as f64 * per),
             latency: latency.map_or(0.0, |progress| progress.baseline_ns),
-            recording: if recording.busy > 0.0 { writing / recording.busy } else { 0.0 },
+            recording: if recording.busy > 0.0 { hooks / recording.busy } else { 0.0 },
             busy: recording.busy * per,
         };
         self.plan.recorded(now, length, tempo, recording.has_load);
         self.evidence.recorded.0 += 1;
         self.evidence.recorded.1 += length;
-        self.evidence.writing[0] += writing;
-        self.evidence.writing[1] += recording.busy;
+        self.evidence.heard += length as f64 * tempo.recording;
+        self.heard = tempo.recording;
         let (time, hits) = &mut self.evidence.halves[usize::from(now - self.began > self.duration / 2)];
         *time += length;
         if hits.len() < recording.hits.len() {
@@ -285,6 +296,7 @@ impl<P: Program> Controller<'_, P> {
         self.evidence.paused += 1;
         self.evidence.aborted += u64::from(is_aborted);
         self.evidence.spent += spent;
+        self.evidence.heard += lasted as f64 * self.heard;
         open.windows += 1;
         self.count(&mut open, pause, &outcome, lasted, spent);
         if open.windows < 4 {

@@ -4,13 +4,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use progress::{Account, Entry, accounts};
+use progress::{Account, Attention, accounts, attend};
 
 use crate::clock;
 use crate::estimate::{Analyst, Effort, Evidence, Finding, Naming, Recording, Request};
 use crate::ledger::Experiment;
 use crate::outcome::Outcome;
-use crate::policy::{Recorder, Rule};
+use crate::policy::{Recorder, Rule, cost_of_hook};
 use crate::profiler::controller::Program;
 use crate::profiler::{StartError, Stop};
 use crate::report::Stack;
@@ -23,6 +23,8 @@ static RECORDER: Recorder = Recorder::new();
 
 /// After a window's end, until the hooks that were under way have written what they had to say.
 const GRACE: Duration = Duration::from_millis(1);
+/// How much analysis lets the program go first; those who replay windows do so more while others are measured.
+const NICENESS: i32 = 5;
 /// Samples that are handed over at once, at most, in frames.
 const FRAMES_MAX: usize = 1 << 18;
 
@@ -33,7 +35,13 @@ pub(super) fn prepare() -> Result<(), StartError> {
     if is_ours { Ok(()) } else { Err(StartError::Foreign) }
 }
 
-/// The process. While there is one, hooks are on.
+/// Ends the window that is open.
+fn close() {
+    RECORDER.close();
+    attend(Attention::Spans);
+}
+
+/// The process. While there is one, spans are heard; everything is while a window is open.
 pub(super) struct Live {
     stop: Arc<Stop>,
     sampler: Option<Sampler>,
@@ -58,9 +66,9 @@ impl Live {
             thinker: Some(thinker),
             wanted: Vec::new(),
             running: Vec::new(),
-            cost: cost_of_event(),
+            cost: cost_of_hook(),
         };
-        progress::activate(true);
+        attend(Attention::Spans);
         Ok(live)
     }
 
@@ -70,7 +78,7 @@ impl Live {
 
     fn let_go(&mut self) {
         RECORDER.close();
-        progress::activate(false);
+        attend(Attention::Nothing);
         self.sampler = None;
     }
 }
@@ -98,10 +106,11 @@ impl Program for Live {
         self.wanted.clear();
         self.wanted.extend(accounts().into_iter().filter_map(|one| Some((one.number(), wanted(one)?))));
         RECORDER.open(Rule::Record);
+        attend(Attention::Everything);
     }
 
     fn recorded(&mut self) -> Recording {
-        RECORDER.close();
+        close();
         let all = accounts();
         let used = |number: u32| {
             let account: &Account = all.iter().find(|account| account.number() == number)?;
@@ -124,6 +133,7 @@ impl Program for Live {
             RECORDER.ledger().set_running(account, known.map_or(1.0, |&(_, part)| part));
         }
         RECORDER.open_experiment(&Experiment { weights, speedup });
+        attend(Attention::Everything);
     }
 
     fn spent(&self) -> u64 {
@@ -131,7 +141,7 @@ impl Program for Live {
     }
 
     fn paused(&mut self) -> (Outcome, u64) {
-        RECORDER.close();
+        close();
         std::thread::sleep(GRACE);
         let (outcome, spent) = RECORDER.outcome();
         // What is held on connections is a part of the same delay.
@@ -151,7 +161,7 @@ impl Program for Live {
         }
     }
 
-    fn cost_of_event(&self) -> f64 {
+    fn cost_of_hook(&self) -> f64 {
         self.cost
     }
 
@@ -210,6 +220,8 @@ impl Thinker {
         let (ask, asked) = channel();
         let (tell, found) = channel();
         std::thread::Builder::new().name("causal-analysis".into()).spawn(move || {
+            // Of no consequence if the system refuses.
+            let _ = rustix::process::setpriority_process(None, NICENESS);
             let mut analyst = Analyst::new(request, Profile::new());
             for ask in asked {
                 match ask {
@@ -298,22 +310,4 @@ fn wanted(account: &Account) -> Option<u64> {
     let statistics = std::fs::read_to_string(format!("/proc/self/task/{}/schedstat", account.tid()?)).ok();
     let waited = statistics.and_then(|text| text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
     Some(had + waited.unwrap_or(0))
-}
-
-/// What writing one event down costs, nanoseconds: the clock and the log.
-fn cost_of_event() -> f64 {
-    const EVENTS: u64 = 4096;
-    let account = Account::new(0, "");
-    let log = account.log();
-    let run = || {
-        let began = clock::now();
-        for _ in 0..EVENTS {
-            log.push(0, Entry(clock::now(), 0));
-        }
-        log.clear(0);
-        (clock::now() - began) as f64 / EVENTS as f64
-    };
-    // The first run pays for the memory.
-    run();
-    run().min(run()).clamp(5.0, 500.0)
 }

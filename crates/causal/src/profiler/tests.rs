@@ -251,7 +251,7 @@ impl Program for Simulated {
         }
     }
 
-    fn cost_of_event(&self) -> f64 {
+    fn cost_of_hook(&self) -> f64 {
         25.0
     }
 

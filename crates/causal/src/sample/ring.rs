@@ -6,13 +6,17 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 const WORDS: usize = 1 << 14;
 /// Frames of a stack that are kept, the innermost ones.
 pub(super) const FRAMES_MAX: usize = 256;
-/// Words before the frames: when; kind and weight; how many frames.
+/// Steps to the kind of work that are kept: all that an account has.
+pub(super) const STEPS_MAX: usize = 32;
+/// Words before steps and frames: when; whether it stood still, and the weight; how many steps, and how many frames.
 const HEADER: usize = 3;
+const HIGH: u32 = 32;
 
 /// What comes with a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    pub(super) kind: u32,
+    /// The thread waited in one of the program's primitives.
+    pub(super) stands: bool,
     pub(super) weight: u32,
     pub(super) at: u64,
 }
@@ -45,27 +49,30 @@ impl Ring {
         let start = self.written.load(Ordering::Relaxed);
         // Acquire: what the reader has read may be written over.
         let used = start.wrapping_sub(self.read.load(Ordering::Acquire));
-        if used + HEADER + FRAMES_MAX > WORDS {
+        if used + HEADER + STEPS_MAX + FRAMES_MAX > WORDS {
             self.lost.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        Some(Writing { ring: self, start, frames: 0 })
+        Some(Writing { ring: self, start, steps: 0, frames: 0 })
     }
 
-    /// The oldest sample; its frames take the place of what is in `frames`.
-    pub(super) fn pop(&self, frames: &mut Vec<usize>) -> Option<Record> {
+    /// The oldest sample; its steps and frames take the place of what is in `steps` and `frames`.
+    pub(super) fn pop(&self, steps: &mut Vec<u64>, frames: &mut Vec<usize>) -> Option<Record> {
         let start = self.read.load(Ordering::Relaxed);
         if start == self.written.load(Ordering::Acquire) {
             return None;
         }
         let at = self.word(start).load(Ordering::Relaxed);
         let what = self.word(start.wrapping_add(1)).load(Ordering::Relaxed);
-        let depth = self.word(start.wrapping_add(2)).load(Ordering::Relaxed) as usize;
-        let first = start.wrapping_add(HEADER);
+        let lengths = self.word(start.wrapping_add(2)).load(Ordering::Relaxed);
+        let (first, depth) = ((lengths >> HIGH) as usize, lengths as u32 as usize);
+        let mut words = (HEADER..).map(|at| self.word(start.wrapping_add(at)).load(Ordering::Relaxed));
+        steps.clear();
+        steps.extend(words.by_ref().take(first));
         frames.clear();
-        frames.extend((0..depth).map(|at| self.word(first.wrapping_add(at)).load(Ordering::Relaxed) as usize));
-        self.read.store(first.wrapping_add(depth), Ordering::Release);
-        Some(Record { kind: (what >> 32) as u32, weight: what as u32, at })
+        frames.extend(words.take(depth).map(|frame| frame as usize));
+        self.read.store(start.wrapping_add(HEADER + first + depth), Ordering::Release);
+        Some(Record { stands: what >> HIGH != 0, weight: what as u32, at })
     }
 
     /// Samples for which there was no room.
@@ -83,27 +90,36 @@ impl Ring {
 pub(super) struct Writing<'a> {
     ring: &'a Ring,
     start: usize,
+    steps: usize,
     frames: usize,
 }
 
 impl Writing<'_> {
+    /// Adds a step; all steps come before the first frame.
+    pub(super) fn step(&mut self, step: u64) {
+        if self.steps < STEPS_MAX {
+            self.ring.word(self.start.wrapping_add(HEADER + self.steps)).store(step, Ordering::Relaxed);
+            self.steps += 1;
+        }
+    }
+
     /// Adds a frame; whether there is room for another.
     pub(super) fn frame(&mut self, address: usize) -> bool {
         if self.frames < FRAMES_MAX {
-            let at = self.start.wrapping_add(HEADER + self.frames);
+            let at = self.start.wrapping_add(HEADER + self.steps + self.frames);
             self.ring.word(at).store(address as u64, Ordering::Relaxed);
             self.frames += 1;
         }
         self.frames < FRAMES_MAX
     }
 
-    pub(super) fn end(self, Record { kind, weight, at }: Record) {
-        let Self { ring, start, frames } = self;
+    pub(super) fn end(self, Record { stands, weight, at }: Record) {
+        let Self { ring, start, steps, frames } = self;
         ring.word(start).store(at, Ordering::Relaxed);
-        ring.word(start.wrapping_add(1)).store(u64::from(kind) << 32 | u64::from(weight), Ordering::Relaxed);
-        ring.word(start.wrapping_add(2)).store(frames as u64, Ordering::Relaxed);
+        ring.word(start.wrapping_add(1)).store(u64::from(stands) << HIGH | u64::from(weight), Ordering::Relaxed);
+        ring.word(start.wrapping_add(2)).store((steps as u64) << HIGH | frames as u64, Ordering::Relaxed);
         // Release: whoever sees the length sees the words.
-        ring.written.store(start.wrapping_add(HEADER + frames), Ordering::Release);
+        ring.written.store(start.wrapping_add(HEADER + steps + frames), Ordering::Release);
     }
 }
 
@@ -113,39 +129,43 @@ mod tests {
 
     fn push(ring: &Ring, at: u64, depth: usize) -> bool {
         let Some(mut writing) = ring.begin() else { return false };
+        (0..at % 40).for_each(|step| writing.step(at << 8 | step));
         (0..depth).for_each(|frame| {
             writing.frame(at as usize * 1000 + frame);
         });
-        writing.end(Record { kind: 7, weight: u32::MAX, at });
+        writing.end(Record { stands: at % 3 == 0, weight: u32::MAX, at });
         true
     }
 
     #[test]
     fn what_is_written_is_read_in_order_round_and_round() {
-        let (ring, mut frames) = (Ring::new(), Vec::new());
+        let (ring, mut steps, mut frames) = (Ring::new(), Vec::new(), Vec::new());
         for at in 1..2000_u64 {
             let depth = at as usize % (FRAMES_MAX + 10);
             assert!(push(&ring, at, depth));
-            assert_eq!(ring.pop(&mut frames), Some(Record { kind: 7, weight: u32::MAX, at }));
+            let want = Record { stands: at % 3 == 0, weight: u32::MAX, at };
+            assert_eq!(ring.pop(&mut steps, &mut frames), Some(want));
+            let all: Vec<_> = (0..(at % 40).min(STEPS_MAX as u64)).map(|step| at << 8 | step).collect();
+            assert_eq!(steps, all);
             let kept: Vec<_> = (0..depth.min(FRAMES_MAX)).map(|frame| at as usize * 1000 + frame).collect();
             assert_eq!(frames, kept);
-            assert_eq!(ring.pop(&mut frames), None);
+            assert_eq!(ring.pop(&mut steps, &mut frames), None);
         }
         assert_eq!(ring.lost(), 0);
     }
 
     #[test]
     fn a_full_ring_loses_what_is_new_and_counts_it() {
-        let (ring, mut frames) = (Ring::new(), Vec::new());
+        let (ring, mut steps, mut frames) = (Ring::new(), Vec::new(), Vec::new());
         let fit = (0..1000).take_while(|&at| push(&ring, at, 97)).count() as u64;
         assert!(fit > 100 && ring.lost() == 1);
         assert!(!push(&ring, 0, 1));
         assert_eq!(ring.lost(), 2);
         for at in 0..fit {
-            assert_eq!(ring.pop(&mut frames).map(|record| record.at), Some(at));
+            assert_eq!(ring.pop(&mut steps, &mut frames).map(|record| record.at), Some(at));
             assert_eq!(frames.len(), 97);
         }
-        assert!(ring.pop(&mut frames).is_none() && push(&ring, 9, 1));
+        assert!(ring.pop(&mut steps, &mut frames).is_none() && push(&ring, 9, 1));
     }
 
     #[test]
@@ -153,9 +173,9 @@ mod tests {
         let ring = Ring::new();
         std::thread::scope(|scope| {
             scope.spawn(|| (1..20_000_u64).for_each(|at| while !push(&ring, at, at as usize % 50) {}));
-            let (mut frames, mut last) = (Vec::new(), 0);
+            let (mut steps, mut frames, mut last) = (Vec::new(), Vec::new(), 0);
             while last < 19_999 {
-                let Some(record) = ring.pop(&mut frames) else { continue };
+                let Some(record) = ring.pop(&mut steps, &mut frames) else { continue };
                 assert_eq!(record.at, last + 1);
                 last = record.at;
                 assert!(frames.iter().enumerate().all(|(at, &frame)| frame == last as usize * 1000 + at));

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use progress::Account;
+use progress::{Account, Span, Step};
 
 use super::ring::{Record, Ring};
 use super::walk::{Registers, walk};
@@ -254,8 +254,23 @@ fn take(overrun: u32, context: &libc::ucontext_t) {
     };
     let Some(ring) = RINGS.get(account.number() as usize).and_then(ring) else { return };
     let Some(mut writing) = ring.begin() else { return };
+    account.steps().for_each(|step| writing.step(encode(step)));
     walk(registers, rules::current(), &account.stack(), |address| writing.frame(address));
-    writing.end(Record { kind: account.kind.load(Ordering::Relaxed), weight, at: clock::now() });
+    writing.end(Record { stands: account.stands_still(), weight, at: clock::now() });
+}
+
+/// A step as a word: the span's number, and one bit for what it is.
+fn encode(step: Step) -> u64 {
+    match step {
+        Step::Span(span) => u64::from(span.id()) << 1,
+        Step::Site(site) => u64::from(site.id()) << 1 | 1,
+    }
+}
+
+/// Back from [`encode`].
+pub(super) fn decode(word: u64) -> Step {
+    let span = Span::of((word >> 1) as u32);
+    if word & 1 == 0 { Step::Span(span) } else { Step::Site(span) }
 }
 
 #[cfg(target_arch = "x86_64")]

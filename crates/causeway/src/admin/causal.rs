@@ -21,6 +21,7 @@ use causeway_message::Method;
 use causeway_pipeline::worker::run_blocking;
 use causeway_pipeline::{Sleep, Worker};
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 use super::answer::{Answer, Kind};
 use desk::{Desk, Seen};
@@ -125,7 +126,7 @@ async fn answer(ask: Ask, body: Vec<u8>, worker: &Rc<dyn Worker>) -> Result<Answ
         Ask::Page => Answer::text(page(), Kind::Page),
         Ask::Start(wish) => {
             let wish = wish.map_or_else(|| Wish::from_json(&body), Ok).map_err(refused)?;
-            let seen = blocking(worker, move || desk().start(&wish).map(|_| desk().look())).await??;
+            let seen = aside(move || desk().start(&wish).map(|_| desk().look())).await??;
             Answer::json(&status(&seen))
         }
         Ask::Status => Answer::json(&status(&blocking(worker, || desk().look()).await?)),
@@ -136,7 +137,7 @@ async fn answer(ask: Ask, body: Vec<u8>, worker: &Rc<dyn Worker>) -> Result<Answ
             Answer::json(&status(&blocking(worker, || desk().look()).await?))
         }
         Ask::Whole(wish) => {
-            let number = blocking(worker, move || desk().start(&wish)).await??;
+            let number = aside(move || desk().start(&wish)).await??;
             let mut ward = Ward(Some(number));
             ended(worker).await?;
             ward.0 = None;
@@ -171,6 +172,20 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, Answer> {
     let done = run_blocking(&**worker, job).map_err(|_| Answer::error(503, "the server is busy"))?.await;
     done.ok_or_else(|| Answer::error(500, "the profiler failed inside the server"))
+}
+
+/// On a thread of its own: those of `blocking` let everybody else go first, and so would the profiler's, which come from this one.
+async fn aside<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Result<T, Answer> {
+    let (done, result) = oneshot::channel();
+    let work = move || {
+        // Nobody there: whoever asked has gone.
+        let _ = done.send(job());
+    };
+    std::thread::Builder::new()
+        .name("causal-start".into())
+        .spawn(work)
+        .map_err(|error| Answer::error(503, format!("the system gave no thread for the profiler: {error}")))?;
+    result.await.map_err(|_| Answer::error(500, "the profiler failed inside the server"))
 }
 
 /// What the page and the command look at once a second.

@@ -5,7 +5,7 @@ use std::task::{Context as Task, Poll};
 
 use causeway_message::WriteList;
 use causeway_pipeline::{BodyFault, Ending};
-use progress::{is_active, stage};
+use progress::{is_heard, stage};
 
 use super::owed::Owed;
 use super::{Connection, Phase};
@@ -24,7 +24,7 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         if self.phase != Phase::Open || self.is_full(task) || !self.input.make_room(&self.core.blocks) {
             return ControlFlow::Continue(false);
         }
-        let is_timed = is_active();
+        let is_timed = is_heard();
         if self.input.retimed(is_timed) {
             self.transport.keep_times(is_timed);
         }

@@ -255,7 +255,7 @@ impl Handshake {
     /// Reads more.
     async fn fill(&self, inbound: &mut Inbound) -> Result<(), Refusal> {
         let read = self.wait(|tcp, task| {
-            let is_timed = progress::is_active();
+            let is_timed = progress::is_heard();
             if self.is_timed.replace(is_timed) != is_timed {
                 tcp.keep_times(is_timed);
             }

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use causeway_message::{ResponseHead, StatusCode, StreamId, Version, WaitsFor, WriteList};
 use causeway_pipeline::{Body, CallFault, Frame, Scheme, Transport as Spec};
-use progress::{Span, is_active, stage};
+use progress::{Span, is_heard, stage};
 
 use super::links::{Link, LinkState};
 use super::machine::{Event, Machine, Unopened};
@@ -381,7 +381,7 @@ impl<T: Transport> Connection<T> {
 
     /// Whom the profiler knows the upstream as, while a profile runs.
     fn whom(&self) -> Option<Span> {
-        if is_active() { self.place.upgrade().map(|place| place.span()) } else { None }
+        if is_heard() { self.place.upgrade().map(|place| place.span()) } else { None }
     }
 
     /// A profile runs, and the upstream is waited for from here on, unless it was already.
@@ -433,7 +433,7 @@ impl<T: Transport> Connection<T> {
         if self.is_silent || !self.may_handle(task, out) || !self.input.make_room(&self.core.blocks) {
             return ControlFlow::Continue(false);
         }
-        let is_timed = is_active();
+        let is_timed = is_heard();
         if self.input.retimed(is_timed) {
             self.transport.keep_times(is_timed);
         }

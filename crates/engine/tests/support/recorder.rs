@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use progress::{Account, Lock, Point, Policy, Sharing, Span, Stamp, activate, install, points, spans};
+use progress::{Account, Attention, Lock, Point, Policy, Sharing, Span, Stamp, attend, install, points, spans};
 
 use super::PATIENCE;
 
@@ -70,7 +70,7 @@ impl<'a> Recording<'a> {
         RECORDER.pause.store(0, Relaxed);
         RECORDER.held.store(0, Relaxed);
         RECORDER.spans.store(false, Relaxed);
-        activate(true);
+        attend(Attention::Everything);
         Self(alone)
     }
 
@@ -114,7 +114,7 @@ impl<'a> Recording<'a> {
 
     /// Stops, and says what was heard.
     pub(crate) fn stop(self) -> Vec<String> {
-        activate(false);
+        attend(Attention::Nothing);
         let lines = std::mem::take(&mut *lock(&RECORDER.lines));
         let threads: HashMap<u32, String> =
             progress::accounts().iter().map(|account| (account.number(), account.name())).collect();
@@ -158,7 +158,7 @@ impl<'a> Recording<'a> {
 
 impl Drop for Recording<'_> {
     fn drop(&mut self) {
-        activate(false);
+        attend(Attention::Nothing);
     }
 }
 

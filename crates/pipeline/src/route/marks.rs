@@ -25,7 +25,6 @@ impl Marks {
         if is_active() { self.open() } else { None }
     }
 
-    #[cold]
     fn open(&self) -> Option<Within> {
         let module = self.module?;
         let route = self.route.enter();

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
-use progress::{Account, Lock, Point, Policy, Sharing, Span, Stamp, accounts, activate, install, points, spans};
+use progress::{
+    Account, Attention, Lock, Point, Policy, Sharing, Span, Stamp, accounts, attend, install, points, spans,
+};
 
 /// Every stamp is of this window.
 const WINDOW: u32 = 1;
@@ -40,11 +42,11 @@ pub(crate) fn record(work: impl FnOnce()) -> BTreeMap<String, Vec<String>> {
     struct Off;
     impl Drop for Off {
         fn drop(&mut self) {
-            activate(false);
+            attend(Attention::Nothing);
         }
     }
     let off = Off;
-    activate(true);
+    attend(Attention::Everything);
     work();
     drop(off);
     let own = std::thread::current().name().unwrap_or_default().to_owned();
@@ -61,12 +63,12 @@ pub(crate) fn check(lines: &BTreeMap<String, Vec<String>>, thread: &str, want: &
     assert_eq!(lines.get(thread).map_or(&[][..], |lines| lines), want, "{thread} in {lines:#?}");
 }
 
-/// Waits until that thread stands still in one of our primitives: it is in no kind of work, and the kernel does not run it.
+/// Waits until that thread stands still in one of our primitives: it stands still, and the kernel does not run it.
 pub(crate) fn until_blocked(name: &str) {
     loop {
         let account = accounts().into_iter().find(|account| account.tid().is_some() && account.name() == name);
         if let Some(account) = account
-            && account.kind.load(std::sync::atomic::Ordering::Relaxed) == 0
+            && account.stands_still()
             && account.tid().is_some_and(is_asleep)
         {
             return;

@@ -49,7 +49,7 @@ fn macros_give_one_span_and_one_point_for_a_name() {
 #[test]
 fn nothing_is_told_while_no_profile_runs() {
     let lines = record(|| {
-        progress::activate(false);
+        progress::attend(progress::Attention::Nothing);
         let _span = span!("parse");
         progress!("request");
         begin!("answer");
@@ -70,14 +70,14 @@ fn nothing_is_told_while_no_profile_runs() {
 fn a_profile_may_begin_and_end_anywhere() {
     let mutex = Mutex::new(());
     let lines = record(|| {
-        progress::activate(false);
+        progress::attend(progress::Attention::Nothing);
         let (span, lock) = (span!("before"), mutex.lock().unwrap());
-        progress::activate(true);
+        progress::attend(progress::Attention::Everything);
         drop((span, lock));
         let (span, lock) = (span!("inside"), mutex.lock().unwrap());
-        progress::activate(false);
+        progress::attend(progress::Attention::Nothing);
         drop((span, lock));
-        progress::activate(true);
+        progress::attend(progress::Attention::Everything);
         drop(mutex.lock().unwrap());
     });
     let whole = ["at lock", "in lock", "locked", "unlocks", "out"];

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
-use progress::{Account, Lock, Point, Policy, Sharing, Span, Stamp, activate, install};
+use progress::{Account, Attention, Lock, Point, Policy, Sharing, Span, Stamp, attend, install};
 
 /// Runs a test three times: without a profile, with one, and with one that is switched on and off.
 fn always(test: impl Fn()) {
@@ -17,10 +17,10 @@ fn always(test: impl Fn()) {
     static TURN: Mutex<()> = Mutex::new(());
     INSTALLED.call_once(|| assert!(install(&Quiet).is_ok()));
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    activate(false);
-    test();
-    activate(true);
-    test();
+    for attention in [Attention::Nothing, Attention::Spans, Attention::Everything] {
+        attend(attention);
+        test();
+    }
     /// Ends the switching, also where the test fails.
     struct Stop<'a>(&'a AtomicBool);
     impl Drop for Stop<'_> {
@@ -31,15 +31,19 @@ fn always(test: impl Fn()) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            for on in [false, true].into_iter().cycle().take_while(|_| !stop.load(Relaxed)) {
-                activate(on);
+            for attention in [Attention::Nothing, Attention::Spans, Attention::Everything]
+                .into_iter()
+                .cycle()
+                .take_while(|_| !stop.load(Relaxed))
+            {
+                attend(attention);
                 std::thread::yield_now();
             }
         });
         let _stop = Stop(&stop);
         test();
     });
-    activate(false);
+    attend(Attention::Nothing);
 }
 
 /// A policy that keeps kinds of work as a depth, and nothing else.
