@@ -1,4 +1,4 @@
-//! Predictions against truth: who passes, by the rule that CAUSAL.md's proof has.
+//! Predictions against truth: who passes. A prediction is near the truth, its interval is narrow, and that meets the truth's.
 
 use causal::report::Mode;
 use serde::{Deserialize, Serialize};

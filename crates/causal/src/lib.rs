@@ -5,7 +5,7 @@
 //! reason wherever it has no answer.
 //!
 //! It has two ways, and says where they disagree:
-//! - **screening** (mode A): short windows are recorded, and replayed with every target made faster. Nothing is slowed.
+//! - **screening** (mode A): short windows are recorded, and replayed with every target made faster. Nothing is paused for it.
 //! - **confirming** (mode B): in other windows, whenever the target runs, everything else is paused, so that the target is faster by
 //!   comparison (Curtsinger & Berger, "Coz", SOSP 2015). One target at a time, within a budget of lost time.
 //!
@@ -13,12 +13,13 @@
 //! - `clock`: nanoseconds, cheaply.
 //! - `kinds`: kinds of work: which thread, in which spans, behind which meeting with other threads.
 //! - `policy`: what happens at each hook; `trace`: what a window recorded.
-//! - `sample`, `symbols`, `target`: where the time goes, by name; which part of each kind of work is a target's.
+//! - `modules`: what is mapped into the process; `sample`, `symbols`, `target`: where the time goes, by name; which part of each kind of
+//!   work is a target's.
 //! - `outcome`: what a window came to.
 //! - `replay`: mode A: a recorded window, once more, with something faster.
 //! - `ledger`: mode B: who owes which pause, and when it is paid.
 //! - `experiment`, `load`, `statistics`, `estimate`: which windows come when, what drives the load, and what follows from them all.
-//! - `profiler`: the run of it all; `report`: what comes out.
+//! - `profiler`: the run of it all; `env`: one that the environment asks for; `report`: what comes out.
 
 pub mod clock;
 mod env;

@@ -2,7 +2,7 @@
 //!
 //! A simulated program can be run twice with the same random numbers, once as it is and once with its target really faster: that is
 //! the truth ([`truth`]). [`screen`] predicts it from a recorded window and the profiler's replay (mode A), [`confirm`] by the pauses
-//! that the profiler's own ledger asks for while the program runs (mode B). Nothing here shares code with the replay.
+//! that the profiler's own ledger asks for while the program runs (mode B). What runs the programs shares no code with the replay.
 //!
 //! - `program`: what a program does; `cases`: those that are tested.
 //! - `machine`: runs it; `observer`: what the profiler's policy would do meanwhile.

@@ -1,8 +1,8 @@
 //! Predictions against the truth: the same programs with the same random numbers, once with the target really faster. With `--nocapture`
 //! each test prints its table; SEEDS has it take more than five.
 //!
-//! What holds is CAUSAL.md's §6: |predicted − true| ≤ max(2 points, a tenth of the truth), for the mean over the seeds. Where a mode is known
-//! to be worse, [`KNOWN`] says by how much, and the test holds it to that.
+//! What holds: |predicted − true| ≤ max(2 points, a tenth of the truth), for the mean over the seeds. Where a mode is known to be worse,
+//! [`KNOWN`] says by how much, and the test holds it to that.
 
 use causal::ledger::Experiment;
 use causal::replay::Pace;
@@ -142,8 +142,8 @@ fn the_whole() {
     check(1.0);
 }
 
-// CAUSAL.md §6, case 9: a target that does nothing, over and over: at most 5 false alarms of 100, in either mode. An alarm is an interval
-// of 95 % that excludes 0, widened by 0.3 points for the instrument, as reports have it.
+// A target that does nothing, over and over: at most 5 false alarms of 100, in either mode. An alarm is an interval of 95 % that excludes
+// 0, widened by 0.3 points for the instrument, as reports have it.
 #[test]
 fn false_alarms() {
     let program = cases::worthless(4);

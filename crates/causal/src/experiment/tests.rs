@@ -80,7 +80,7 @@ fn run(
 
 const SERVER: Tempo = Tempo { entries: 1e-4, octets: 1e-2, hits: 2e-5, latency: 1e6, recording: 0.02, busy: 1.0 };
 
-/// CAUSAL.md §3: what is lost stays within the budget, at any moment and whatever the windows cost.
+/// What is lost stays within the budget, at any moment and whatever the windows cost.
 #[test]
 fn no_more_is_lost_than_the_budget_at_any_moment() {
     for seed in 0..300 {

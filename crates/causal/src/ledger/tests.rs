@@ -37,7 +37,7 @@ fn delay(account: &Account) -> u64 {
     Ledger::delay(account)
 }
 
-// CAUSAL.md §2: running the target for t at speed-up v adds v·t to the thread's delay, and G is the largest.
+// Running the target for t at speed-up v adds v·t to the thread's delay, and G is the largest.
 #[test]
 fn the_target_s_time_is_credited_by_kind() {
     for (kind, speedup, running, want) in [
@@ -72,7 +72,7 @@ fn what_was_there_before_the_window_owes_all_of_it_and_what_begins_owes_nothing(
     assert_eq!(ledger.owed(&new, Urgency::Awaited, T0 + 300 * US), 0);
 }
 
-// CAUSAL.md §3: a debt below a quantum waits, unless somebody waits for the thread.
+// A debt below a quantum waits, unless somebody waits for the thread.
 #[test]
 fn debts_are_paid_when_they_are_worth_a_sleep() {
     for (debt, awaited, unawaited) in
@@ -86,7 +86,7 @@ fn debts_are_paid_when_they_are_worth_a_sleep() {
     }
 }
 
-// CAUSAL.md §3: overshoot never pushes G; the excess is carried to the next pause.
+// Overshoot never pushes G; the excess is carried to the next pause.
 #[test]
 fn what_was_slept_too_long_is_taken_off_the_next_pause() {
     let ledger = opened(1.0);
@@ -107,7 +107,7 @@ fn what_was_slept_too_long_is_taken_off_the_next_pause() {
     assert_eq!(delay(&account), 380 * US);
 }
 
-// CAUSAL.md §2: d_B += min(d_m − d_B, time blocked). Waiting absorbs debt, never more than it lasted.
+// d_B += min(d_m − d_B, time blocked). Waiting absorbs debt, never more than it lasted.
 #[test]
 fn waiting_for_a_message_pays_debt() {
     for (why, blocked, sender, want) in [
@@ -153,7 +153,7 @@ fn a_thread_that_is_new_to_the_window_goes_on_where_its_first_message_was() {
     near(delay(&to), 300 * US);
 }
 
-// CAUSAL.md §3: a worker that was parked absorbs what it owed, for as long as it was.
+// A worker that was parked absorbs what it owed, for as long as it was.
 #[test]
 fn an_idle_loop_owes_nothing() {
     let ledger = opened(1.0);
@@ -172,7 +172,7 @@ fn an_idle_loop_owes_nothing() {
     assert_eq!(delay(&account), 250 * US);
 }
 
-// CAUSAL.md §2: a request is due at arrival − d of the answer that it follows, and held while now − G is less.
+// A request is due at arrival − d of the answer that it follows, and held while now − G is less.
 #[test]
 fn what_comes_from_outside_is_held_until_it_is_due() {
     for (why, answered, arrived, now, want) in [
@@ -223,7 +223,7 @@ fn who_works_ahead_owes_it() {
     near(ledger.visit_began(&account, T0 + 511 * US), Ledger::start() + 220 * US);
 }
 
-// CAUSAL.md §2: an upstream that is the target has d = d_sent + v·latency; what it answers is due at once, and the rest owes it.
+// An upstream that is the target has d = d_sent + v·latency; what it answers is due at once, and the rest owes it.
 #[test]
 fn an_upstream_s_time_is_credited_while_it_is_asked() {
     let ledger = opened(0.5);
@@ -245,7 +245,7 @@ fn an_upstream_s_time_is_credited_while_it_is_asked() {
     assert_eq!(ledger.total(T0 + 950 * US), 150 * US);
 }
 
-// CAUSAL.md §2: timers go on while everything is paused, so who sleeps sleeps on: deadline += ΔG.
+// Timers go on while everything is paused, so who sleeps sleeps on: deadline += ΔG.
 #[test]
 fn a_sleep_pays_nothing() {
     let ledger = opened(1.0);
@@ -287,7 +287,7 @@ fn a_window_that_lasts_too_long_stamps_no_more() {
     assert_eq!(ledger.total(T0 + 2 * WINDOW_MAX), 0);
 }
 
-// CAUSAL.md §5: p is virtual time by units; here as the slope of their count, and without what was done ahead of the window's end.
+// p is virtual time by units; here as the slope of their count, and without what was done ahead of the window's end.
 #[test]
 fn a_window_comes_to_its_units_in_virtual_time() {
     let at = |at: u64, began| Unit { at: Ledger::start() + at, point: 1, began };

@@ -111,9 +111,10 @@ class=\"card\"><h3>Load and cost</h3><table id=\"cost\"><tbody></tbody></table><
 const HOW: &str = "<section class=\"how\"><h2>How to read this</h2><p>A gain is the part of the time per unit of progress that would be \
 saved if the target took that much less time: 50 % less time is twice as much done. It may be negative, and the interval holds \
 the true value in 95 of 100 profiles.</p><p>The ordinary share is the part of all samples that the target is in. Where it is large \
-and the gain is none, the target is off the critical path; where the gain is larger than the share, others wait for it.</p><p>A \
-target is <i>screened</i> by replaying what was recorded with the target faster, and <i>confirmed</i> by pausing everything else \
-while it runs.</p></section>";
+and the gain is none, the target is off the critical path; where the gain is larger than the share, others wait for it.</p><p><i>Found \
+by</i> says whose curve is shown. <i>Screened</i> is the replay's: what was recorded is replayed with the target faster. \
+<i>Confirmed</i> is that of pauses: everything else was paused while the target ran. Where pauses were tried and the replay's curve is \
+shown, diamonds in it are what pauses found.</p></section>";
 
 struct Page(String);
 

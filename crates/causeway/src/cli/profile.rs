@@ -46,13 +46,14 @@ pub(crate) struct Profile {
     /// Only this target, by its name or a part of it; may be repeated
     #[arg(long, value_name = "NAME")]
     target: Vec<String>,
-    /// What requests of this route would gain, as in /api/*; may be repeated
+    /// What requests of this route would gain, by its whole name as in reports, hosts included: `/api/*`, `localhost /api/*`; may be
+    /// repeated
     #[arg(long, value_name = "ROUTE")]
     route: Vec<String>,
     /// How gains are found: by replaying what was recorded, by pauses, or both
     #[arg(long, value_enum, default_value = "both")]
     mode: Mode,
-    /// Where chance begins, so that two profiles go the same way
+    /// Where chance begins; what is measured has a part in it, so two profiles are alike and not equal
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
     /// Keep the report as this page, and as JSON beside it
@@ -110,7 +111,7 @@ impl Profile {
         self.address.iter().map(|address| Place::parse(address, "--address", PATIENCE)).collect()
     }
 
-    /// What each server is asked for: the same seed, so that all go the same way.
+    /// What each server is asked for: the same of all, the seed too.
     fn wish(&self) -> anyhow::Result<Value> {
         let seconds = seconds(&self.time)?;
         let seed = self.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
