@@ -339,7 +339,7 @@ pub fn cost_of_hook() -> f64 {
         let began = clock::now();
         for _ in 0..PAIRS {
             let before = policy.entered(account, span);
-            policy.left(account, before);
+            policy.left(account, &AtomicU32::new(before));
         }
         (clock::now() - began) as f64 / (2 * PAIRS) as f64
     };
@@ -367,8 +367,9 @@ impl Policy for Recorder {
         self.set_kind(account, |kind| kinds::inside(kind, span))
     }
 
-    fn left(&self, account: &'static Account, before: u32) {
-        self.set_kind(account, |_| before);
+    fn left(&self, account: &'static Account, before: &AtomicU32) {
+        // Read when the window is joined: that is what says it, where the span began before.
+        self.set_kind(account, |_| before.load(Relaxed));
     }
 
     fn at(&self, account: &'static Account, site: Span) {

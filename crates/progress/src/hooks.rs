@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::account::{self, Account};
@@ -36,9 +36,9 @@ pub trait Policy: Sync {
     fn thread_ended(&self, account: &'static Account);
     /// A span began; what the thread's kind of work was before.
     fn entered(&self, account: &'static Account, span: Span) -> u32;
-    /// A span ended; back to the kind of work that [`entered`](Self::entered) answered. Where it was not the innermost,
-    /// those inside of it that are still open are entered anew.
-    fn left(&self, account: &'static Account, before: u32);
+    /// A span ended; back to the kind of work in `before`, which is what [`entered`](Self::entered) answered or
+    /// [`Account::retell`] put there. Where it was not the innermost, those inside of it that are still open are entered anew.
+    fn left(&self, account: &'static Account, before: &AtomicU32);
     /// The thread passed a place where threads meet; what it does until the next one is a kind of work of its own.
     fn at(&self, account: &'static Account, site: Span);
     /// A message to another thread of the program is about to be sent, and carries the stamp.

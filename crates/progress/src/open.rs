@@ -80,15 +80,15 @@ impl Open {
         Some(token)
     }
 
-    /// Closes the span of that token: back to what was outside of it, and into those again that were opened inside and are
-    /// still open.
+    /// Closes the span of that token: back to what was outside of it, which `leave` reads, and into those again that were opened inside
+    /// and are still open.
     #[inline]
-    pub(crate) fn close(&self, token: NonZeroU32, leave: impl FnOnce(u32), enter: impl Fn(Span) -> u32) {
+    pub(crate) fn close(&self, token: NonZeroU32, leave: impl FnOnce(&AtomicU32), enter: impl Fn(Span) -> u32) {
         let last = (self.depth.load(Relaxed) as usize).wrapping_sub(1);
         match self.slots.get(last) {
             // Nearly always.
             Some(slot) if slot.token.load(Relaxed) == token.get() => {
-                leave(slot.before.load(Relaxed));
+                leave(&slot.before);
                 self.set_depth(last);
             }
             _ => self.close_inner(token, leave, enter),
@@ -97,10 +97,10 @@ impl Open {
 
     #[cold]
     #[inline(never)]
-    fn close_inner(&self, token: NonZeroU32, leave: impl FnOnce(u32), enter: impl Fn(Span) -> u32) {
+    fn close_inner(&self, token: NonZeroU32, leave: impl FnOnce(&AtomicU32), enter: impl Fn(Span) -> u32) {
         let open = &self.slots[..self.depth.load(Relaxed) as usize];
         let Some(at) = open.iter().rposition(|slot| slot.token.load(Relaxed) == token.get()) else { return };
-        leave(open[at].before.load(Relaxed));
+        leave(&open[at].before);
         let mut next = at;
         for slot in &open[at + 1..] {
             if let Step::Span(span) = slot.step() {
@@ -176,7 +176,11 @@ mod tests {
         }
 
         fn close(&self, token: Option<NonZeroU32>) -> u32 {
-            self.open.close(token.expect("it is open"), |before| self.kind.set(before), |span| self.enter(span));
+            self.open.close(
+                token.expect("it is open"),
+                |before| self.kind.set(before.load(Relaxed)),
+                |span| self.enter(span),
+            );
             self.kind.get()
         }
     }
@@ -256,7 +260,7 @@ mod tests {
         });
         assert_eq!(kind, 1052);
         let before = Cell::new(0);
-        open.close(token, |kind| before.set(kind), |_| 0);
+        open.close(token, |kind| before.set(kind.load(Relaxed)), |_| 0);
         assert_eq!(before.get(), 105);
     }
 

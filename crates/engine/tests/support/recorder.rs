@@ -1,7 +1,7 @@
 //! A profiler that writes down what it hears, one line for each hook, and holds what it is told to hold.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -197,9 +197,9 @@ impl Policy for Recorder {
         span.id()
     }
 
-    fn left(&self, account: &'static Account, before: u32) {
+    fn left(&self, account: &'static Account, before: &AtomicU32) {
         if self.spans.load(Relaxed) {
-            self.say(account, "out", 0, Name::Span(before));
+            self.say(account, "out", 0, Name::Span(before.load(Relaxed)));
         }
     }
 

@@ -1,6 +1,6 @@
 //! A profiler that records as a real one does: two words for each hook, in the memory that each thread has for it.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use progress::{Account, Entry, Lock, Point, Policy, Sharing, Span, Stamp};
@@ -37,8 +37,8 @@ impl Policy for Scribe {
         self.write(account, span.id().into());
         span.id()
     }
-    fn left(&self, account: &'static Account, before: u32) {
-        self.write(account, before.into());
+    fn left(&self, account: &'static Account, before: &AtomicU32) {
+        self.write(account, before.load(Relaxed).into());
     }
     fn at(&self, account: &'static Account, site: Span) {
         self.write(account, site.id().into());

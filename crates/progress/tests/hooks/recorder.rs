@@ -154,8 +154,8 @@ impl Policy for Recorder {
         set(account, inner)
     }
 
-    fn left(&self, account: &'static Account, before: u32) {
-        account.kind.store(before, std::sync::atomic::Ordering::Relaxed);
+    fn left(&self, account: &'static Account, before: &std::sync::atomic::AtomicU32) {
+        account.kind.store(before.load(std::sync::atomic::Ordering::Relaxed), std::sync::atomic::Ordering::Relaxed);
         say("out".into());
     }
 

@@ -5,7 +5,7 @@ mod channels;
 mod locks;
 mod threads;
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
@@ -59,8 +59,8 @@ impl Policy for Quiet {
     fn entered(&self, account: &'static Account, _: Span) -> u32 {
         account.kind.fetch_add(1, Relaxed)
     }
-    fn left(&self, account: &'static Account, before: u32) {
-        account.kind.store(before, Relaxed);
+    fn left(&self, account: &'static Account, before: &AtomicU32) {
+        account.kind.store(before.load(Relaxed), Relaxed);
     }
     fn at(&self, _: &'static Account, _: Span) {}
     fn before_send(&self, _: &'static Account, _: &mut Stamp) {}
