@@ -70,7 +70,7 @@ impl Settings {
                 stretch: Duration::from_millis(500),
                 coz_seconds: 6,
                 worthless: (10, 2.0),
-                cost: (2, 3, &[5.0, 10.0]),
+                cost: (2, 15, &[5.0, 10.0]),
             };
         }
         let asking = Asking { seconds: 30.0, mode: "both" };
@@ -85,7 +85,7 @@ impl Settings {
             stretch: Duration::from_secs(1),
             coz_seconds: 15,
             worthless: (100, 3.0),
-            cost: (5, 5, &[5.0, 10.0, 20.0, 40.0, 80.0]),
+            cost: (5, 30, &[5.0, 10.0, 20.0, 40.0, 80.0]),
         }
     }
 
