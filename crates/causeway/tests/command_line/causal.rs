@@ -102,7 +102,7 @@ fn a_profile_by_the_api() {
     let mut site = Site::start();
     assert_eq!(
         site.status(),
-        json!({ "running": false, "phase": "idle", "elapsed": 0.0, "seconds": 0.0, "report": null })
+        json!({ "number": 0, "running": false, "phase": "idle", "elapsed": 0.0, "seconds": 0.0, "report": null })
     );
     let none = (404, "there is no report yet; POST /causal/start begins a profile".to_owned());
     assert_eq!(refusal(&site.call("GET /causal/report")), none);
@@ -156,6 +156,37 @@ fn a_profile_in_one_call() {
     }
     drop(stream);
     site.until_ended();
+}
+
+/// Whoever waits for a profile waits for theirs, also where somebody else begins the next one at once.
+#[test]
+fn one_profile_after_the_other() {
+    let site = Site::start();
+    let (admin, host) = (site.admin, format!("Host: {}", site.address()));
+    let whole = std::thread::spawn({
+        let host = host.clone();
+        move || send(admin, "GET /causal?seconds=1&mode=screen", &[&host])
+    });
+    let begun = Instant::now();
+    while site.status()["running"] != true {
+        assert!(begun.elapsed() < PATIENCE, "it does not begin");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    while site.call("POST /causal/start?seconds=600").status != 200 {
+        assert!(begun.elapsed() < PATIENCE, "it does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let whole = whole.join().unwrap();
+    assert_eq!(whole.status, 200, "{}", whole.body);
+    assert_eq!((&site.status()["number"], &site.status()["running"]), (&json!(2), &json!(true)));
+    assert_eq!(site.call("GET /causal/report?number=1").body, whole.body);
+    let none = (404, "there is no profile 3, or another one ended after it".to_owned());
+    assert_eq!(refusal(&site.call("GET /causal/report?number=3")), none);
+    let other = (409, "profile 2 is running, not 1".to_owned());
+    assert_eq!(refusal(&site.call("POST /causal/stop?number=1")), other);
+    let stopped: Value = serde_json::from_str(&site.call("POST /causal/stop?number=2").body).unwrap();
+    assert_eq!((&stopped["number"], &stopped["running"]), (&json!(2), &json!(false)));
+    assert_eq!(refusal(&site.call("GET /causal/report?number=1")).0, 404);
 }
 
 #[test]
@@ -242,6 +273,29 @@ fn the_command() {
     assert!(out.ends_with(&format!("{}\n", report["words"].as_array().unwrap().last().unwrap().as_str().unwrap())));
     assert!(read("found.coz").starts_with(b"startup\ttime="));
     assert!(read("found.pb.gz").starts_with(b"\x1f\x8b"));
+}
+
+/// The command follows its own profile: not the one that somebody begins when it has ended.
+#[test]
+fn the_command_and_somebody_elses_profile() {
+    let site = Site::start();
+    let address = site.address();
+    let mut command = site.folder.command(&["profile", "--address", &address, "--for", "60s", "--out", "own.html"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    while site.status()["elapsed"].as_f64().unwrap() < 0.5 {
+        assert!(begun.elapsed() < PATIENCE, "it does not begin");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(site.call("POST /causal/stop?number=1").status, 200);
+    let started: Value = serde_json::from_str(&site.call("POST /causal/start?seconds=600").body).unwrap();
+    assert_eq!(started["number"], 2);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let own: Value = serde_json::from_slice(&std::fs::read(site.folder.path("own.json")).unwrap()).unwrap();
+    let first: Value = serde_json::from_str(&site.call("GET /causal/report?number=1").body).unwrap();
+    assert_eq!(own, first);
+    assert_eq!((&site.status()["number"], &site.status()["running"]), (&json!(2), &json!(true)));
 }
 
 #[test]
