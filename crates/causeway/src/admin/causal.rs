@@ -27,6 +27,9 @@ use super::answer::{Answer, Kind};
 use desk::{Desk, Seen};
 pub(super) use wish::Wish;
 
+/// How large a body may be; 64 KiB. Beyond: 413.
+pub(super) const BODY_OCTETS_MAX: usize = 64 << 10;
+
 /// How often somebody who waits for a profile looks whether it has ended.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -92,11 +95,11 @@ fn report(query: &str) -> Result<Ask, Answer> {
             "format" => {
                 let known = Form::ALL.iter().find(|(name, _)| *name == value);
                 let expected = Form::ALL.map(|(name, _)| name).join(", ");
-                let words = || format!("format: found '{value}', expected one of {expected}");
+                let words = || format!("format: found '{}', expected one of {expected}", wish::clipped(&value));
                 form = known.ok_or_else(|| refused(words()))?.1;
             }
             "number" => number = Some(numbered(&value)?),
-            _ => return Err(refused(format!("found the parameter '{key}', expected 'format' or 'number'"))),
+            _ => return Err(refused(unknown(&key, "'format' or 'number'"))),
         }
     }
     Ok(Ask::Report { form, number })
@@ -107,14 +110,19 @@ fn stop(query: &str) -> Result<Ask, Answer> {
     for (key, value) in wish::pairs(query) {
         match &*key {
             "number" => number = Some(numbered(&value)?),
-            _ => return Err(refused(format!("found the parameter '{key}', expected 'number'"))),
+            _ => return Err(refused(unknown(&key, "'number'"))),
         }
     }
     Ok(Ask::Stop { number })
 }
 
+fn unknown(key: &str, expected: &str) -> String {
+    format!("found the parameter '{}', expected {expected}", wish::clipped(key))
+}
+
 fn numbered(value: &str) -> Result<u64, Answer> {
-    value.parse().map_err(|_| refused(format!("number: found '{value}', expected a profile's number")))
+    let words = || format!("number: found '{}', expected a profile's number", wish::clipped(value));
+    value.parse().map_err(|_| refused(words()))
 }
 
 fn refused(words: String) -> Answer {
@@ -132,7 +140,7 @@ pub(crate) fn configuration_changed() {
     desk().configuration_changed();
 }
 
-/// Does what was asked. `body` is what came with a start that has no query.
+/// Does what was asked. `body` is what came with it; only a start without a query has a use for one.
 pub(super) async fn perform(ask: Ask, body: Vec<u8>, worker: Rc<dyn Worker>) -> Answer {
     match answer(ask, body, &worker).await {
         Ok(answer) | Err(answer) => answer,
@@ -143,8 +151,12 @@ async fn answer(ask: Ask, body: Vec<u8>, worker: &Rc<dyn Worker>) -> Result<Answ
     Ok(match ask {
         Ask::Page => Answer::text(page(), Kind::Page),
         Ask::Start(wish) => {
-            let wish = wish.map_or_else(|| Wish::from_json(&body), Ok).map_err(refused)?;
-            aside(move || desk().start(&wish).and_then(|number| desk().look_at(number)).map(status)).await??
+            let start = move || {
+                let wish = wished(wish, &body).map_err(refused)?;
+                let number = desk().start(&wish)?;
+                desk().look_at(number).map(status)
+            };
+            aside(start).await??
         }
         Ask::Status => blocking(worker, || status(desk().look())).await?,
         Ask::Report { form, number } => {
@@ -162,6 +174,15 @@ async fn answer(ask: Ask, body: Vec<u8>, worker: &Rc<dyn Worker>) -> Result<Answ
             blocking(worker, || seen.report().map(|report| told(&report, Form::Json))).await??
         }
     })
+}
+
+/// What a start asks for: in its query, or in its body.
+fn wished(query: Option<Wish>, body: &[u8]) -> Result<Wish, String> {
+    match query {
+        Some(_) if !body.trim_ascii().is_empty() => Err("found a query and a body, expected one of them".into()),
+        Some(wish) => Ok(wish),
+        None => Wish::from_json(body),
+    }
 }
 
 /// A profile that somebody waits for: it ends when they go, also while it begins.

@@ -204,6 +204,22 @@ fn what_is_refused() {
     let host = format!("Host: {}", site.address());
     let answer = send_body(site.admin, "POST /causal/start", &[&host], "{\"mode\": \"fast\"}");
     assert_eq!(refusal(&answer), (400, "mode: found 'fast', expected one of both, screen, confirm".into()));
+    let answer = send_body(site.admin, "POST /causal/start?seconds=1", &[&host], "{\"seconds\": 2}");
+    assert_eq!(refusal(&answer), (400, "found a query and a body, expected one of them".into()));
+    let answer = send_body(site.admin, "POST /causal/start", &[&host], &" ".repeat((64 << 10) + 1));
+    assert_eq!(refusal(&answer), (413, "reading request body: more than 64 KiB".into()));
+    // Announced by no length it is counted.
+    let (chunk, head) = (format!("5000\r\n{}\r\n", " ".repeat(0x5000)), "Transfer-Encoding: chunked\r\n\r\n");
+    let mut stream = connect(site.admin);
+    let request =
+        format!("POST /causal/start HTTP/1.1\r\n{host}\r\nConnection: close\r\n{head}{}0\r\n\r\n", chunk.repeat(4));
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 413");
+    let answer = send_body(site.admin, "POST /causal/start", &[&host], &format!("[{}0]", "0,".repeat(30_000)));
+    let (status, words) = refusal(&answer);
+    assert!(status == 400 && words.len() < 250 && words.starts_with("found [0,0,"), "{status} {words}");
     assert_eq!(site.call("GET /causal/nope").status, 404);
     assert_eq!(site.status()["running"], false);
 }
