@@ -270,6 +270,30 @@ fn a_reload_in_the_middle() {
     assert!(site.answers() > 0);
 }
 
+/// An answer that is on its way still comes from the place where the API was.
+#[test]
+fn a_reload_that_moves_the_api() {
+    let site = Site::start();
+    let (admin, host) = (site.admin, format!("Host: {}", site.address()));
+    let whole = std::thread::spawn({
+        let host = host.clone();
+        move || send(admin, "GET /causal?seconds=3&mode=screen", &[&host])
+    });
+    let begun = Instant::now();
+    while site.status()["phase"] != "screening" {
+        assert!(begun.elapsed() < PATIENCE, "it does not begin");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let config = CADDYFILE.replace("admin localhost:0", "admin 127.0.0.2:0");
+    let loaded = send_body(admin, "POST /load", &[&host, "Content-Type: text/caddyfile"], &config);
+    assert_eq!(loaded.status, 200, "{}", loaded.body);
+    let whole = whole.join().unwrap();
+    assert_eq!(whole.status, 200, "{}", whole.body);
+    let report: Value = serde_json::from_str(&whole.body).unwrap();
+    let codes: Vec<_> = report["reasons"].as_array().unwrap().iter().map(|reason| &reason["code"]).collect();
+    assert!(codes.contains(&&json!("changed")) && !codes.contains(&&json!("stopped")), "{codes:?}");
+}
+
 #[test]
 fn the_command() {
     let site = Site::start();
