@@ -399,6 +399,9 @@ fn what_was_not_seen_is_said() {
     let unknown = profile(Sim::new(1), &seconds(4).target("hott"));
     assert_eq!(unknown.reasons[0].code, ReasonCode::UnknownTarget);
     assert!(unknown.reasons[0].text.contains("`hot`"), "{}", unknown.reasons[0].text);
+    let unknown = profile(Sim::new(1), &seconds(4).progress("simulated units"));
+    assert_eq!(unknown.reasons[0].code, ReasonCode::UnknownProgress);
+    assert!(unknown.reasons[0].text.contains("`simulated unit`"), "{}", unknown.reasons[0].text);
 
     let idle = profile(Sim { until: 0, ..Sim::new(1) }, &seconds(4));
     assert!(codes(&idle).contains(&("", ReasonCode::NoProgress)), "{:?}", idle.reasons);

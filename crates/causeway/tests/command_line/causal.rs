@@ -141,9 +141,12 @@ fn a_profile_by_the_api() {
 #[test]
 fn a_profile_in_one_call() {
     let site = Site::start();
-    let whole = site.call("GET /causal?seconds=1&mode=screen");
+    let whole = site.call("GET /causal?seconds=1&mode=screen&progress=route%20/api");
     assert_eq!(whole.status, 200, "{}", whole.body);
     let report: Value = serde_json::from_str(&whole.body).unwrap();
+    let unknown = report["reasons"].as_array().unwrap().iter().find(|reason| reason["code"] == "unknown-progress");
+    let text = unknown.unwrap()["text"].as_str().unwrap();
+    assert!(text.starts_with("no progress point is called `route /api`; there are `route /api/*`"), "{text}");
     assert!(report["seconds"].as_f64().unwrap() > 0.5, "{}", report["seconds"]);
     let mut stream = connect(site.admin);
     stream
