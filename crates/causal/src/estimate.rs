@@ -127,6 +127,13 @@ pub struct Evidence {
     pub is_stopped: bool,
 }
 
+impl Evidence {
+    /// Units of a point's progress in all of the recorded time.
+    fn hits(&self, point: usize) -> u64 {
+        self.halves.iter().map(|(_, hits)| hits.get(point).copied().unwrap_or(0)).sum()
+    }
+}
+
 /// What came of it.
 #[derive(Clone, Debug)]
 pub struct Finding {
@@ -215,7 +222,8 @@ impl<N: Naming> Analyst<N> {
         // While others are measured, half of them: the processors are the program's.
         let most = if effort.is_final { TARGETS_MAX } else { TARGETS_MAX / 2 };
         let mut targets = self.naming.targets(&self.request.targets, most);
-        let unknown = reasons::unknown(&self.request.targets, &targets, || self.naming.names());
+        let mut unknown = reasons::unknown(&self.request.targets, &targets, || self.naming.names());
+        unknown.extend(reasons::unknown_progress(&self.request.progress, &names, |point| evidence.hits(point) > 0));
         if !self.request.targets.is_empty() {
             let names: Vec<String> = targets.iter().map(|target| target.name.clone()).collect();
             targets.retain(|target| self.request.targets.iter().any(|wanted| is_meant(wanted, &target.name, &names)));
@@ -480,7 +488,7 @@ fn baseline(recordings: &[Arc<Recording>], points: &[u32]) -> Vec<f64> {
 fn progress(names: &[String], points: &[u32], evidence: &Evidence, latency: &[f64]) -> Vec<Progress> {
     let time = evidence.recorded.1 as f64 / 1e9;
     let of = |(&point, &latency): (&u32, &f64)| {
-        let count: u64 = evidence.halves.iter().map(|(_, hits)| hits.get(point as usize).copied().unwrap_or(0)).sum();
+        let count = evidence.hits(point as usize);
         let rate = if time > 0.0 { count as f64 / time } else { 0.0 };
         let between = if rate > 0.0 { 1e9 / rate } else { 0.0 };
         Progress {

@@ -260,7 +260,7 @@ pub enum Phase {
     Confirming,
     /// It has measured and works out what that means.
     Analysing,
-    /// The report is final.
+    /// The report is final, and another profile may begin.
     Finished,
 }
 
@@ -333,7 +333,7 @@ impl Profiler {
         self.shared.stop.stop();
     }
 
-    /// Whether the report is there.
+    /// Whether the report is there, and another profile may begin.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.shared.standing().phase == Phase::Finished

@@ -223,6 +223,8 @@ pub struct Reason {
 pub enum ReasonCode {
     /// No such target was seen.
     UnknownTarget,
+    /// A progress point that was asked for is not there, or was not reached.
+    UnknownProgress,
     /// The sampler saw nothing.
     NoSamples,
     /// No progress point was reached.

@@ -91,6 +91,19 @@ fn it_is_stopped_and_still_reports() {
 }
 
 #[test]
+fn when_one_is_finished_another_can_begin() {
+    let _one = ONE.lock();
+    for _ in 0..5 {
+        let profiler = Profiler::builder().duration(Duration::from_millis(20)).start().unwrap();
+        while !profiler.is_finished() {
+            std::hint::spin_loop();
+        }
+        assert!(!progress::is_active());
+        assert_eq!(profiler.status().phase, Phase::Finished);
+    }
+}
+
+#[test]
 fn an_unknown_target_is_named() {
     let _one = ONE.lock();
     let report = beside_work(|| {

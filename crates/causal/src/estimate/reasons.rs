@@ -32,6 +32,8 @@ const WIDE: (f64, f64) = (0.02, 0.2);
 const CHANGED: f64 = 0.25;
 /// Targets at the top whose intervals are looked at.
 const TOP: usize = 5;
+/// Names that are told to whoever asked for one that is not there.
+const ALIKE_MAX: usize = 3;
 
 fn reason(target: &str, code: ReasonCode, text: impl Into<String>) -> Reason {
     Reason { target: target.to_owned(), code, text: text.into() }
@@ -45,16 +47,14 @@ pub(super) fn unknown(wanted: &[String], found: &[Target], seen: impl FnOnce() -
     }
     let seen = seen();
     let say = |wanted: &String| {
-        let mut alike: Vec<(f64, &str)> = seen.iter().map(|name| (likeness(wanted, name), name.as_str())).collect();
-        alike.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let names: Vec<String> =
-            alike.iter().take(3).filter(|(likeness, _)| *likeness > 0.2).map(|(_, name)| format!("`{name}`")).collect();
+        let names = alike(wanted, &seen);
         let text = match (names.is_empty(), found.is_empty()) {
             (false, _) => {
                 format!("nothing whose name has `{wanted}` in it was seen at work; there are {}", names.join(", "))
             }
             (true, false) => {
-                let names: Vec<String> = found.iter().take(3).map(|target| format!("`{}`", target.name)).collect();
+                let names: Vec<String> =
+                    found.iter().take(ALIKE_MAX).map(|target| format!("`{}`", target.name)).collect();
                 format!(
                     "nothing whose name has `{wanted}` in it was seen at work; what was seen most is {}",
                     names.join(", ")
@@ -65,6 +65,36 @@ pub(super) fn unknown(wanted: &[String], found: &[Target], seen: impl FnOnce() -
         reason(wanted, ReasonCode::UnknownTarget, text)
     };
     wanted.iter().filter(is_unknown).map(say).collect()
+}
+
+/// Progress points that were asked for and are not there, with what is called alike, or that were not reached. Where none was
+/// reached that is said once for all.
+pub(super) fn unknown_progress(wanted: &[String], names: &[String], is_reached: impl Fn(usize) -> bool) -> Vec<Reason> {
+    let any = (0..names.len()).any(&is_reached);
+    let say = |wanted: &String| {
+        let text = match names.iter().position(|name| name == wanted) {
+            Some(point) if is_reached(point) || !any => return None,
+            Some(_) => format!("the progress point `{wanted}` was not reached while windows were recorded"),
+            None if names.is_empty() => return None,
+            None => {
+                let mut alike = alike(wanted, names);
+                if alike.is_empty() {
+                    alike = names.iter().take(ALIKE_MAX).map(|name| format!("`{name}`")).collect();
+                }
+                format!("no progress point is called `{wanted}`; there are {}", alike.join(", "))
+            }
+        };
+        Some(reason("", ReasonCode::UnknownProgress, text))
+    };
+    wanted.iter().filter_map(say).collect()
+}
+
+/// The names that are most like another one, quoted.
+fn alike(wanted: &str, names: &[String]) -> Vec<String> {
+    let mut alike: Vec<(f64, &str)> = names.iter().map(|name| (likeness(wanted, name), name.as_str())).collect();
+    alike.sort_by(|a, b| b.0.total_cmp(&a.0));
+    alike.retain(|(likeness, _)| *likeness > 0.2);
+    alike.iter().take(ALIKE_MAX).map(|(_, name)| format!("`{name}`")).collect()
 }
 
 /// Which part of the pairs of letters that are next to each other in the one name are so in the other (Dice's coefficient of the
@@ -299,6 +329,26 @@ mod tests {
         assert!(reasons[0].text.contains("there are `demo::encode_frame`"), "{}", reasons[0].text);
         assert!(reasons[1].text.contains("what was seen most is `serde_json::to_string`"), "{}", reasons[1].text);
         assert!(unknown(&wanted[2..], &[], Vec::new)[0].text.contains("nor anything else"));
+    }
+
+    #[test]
+    fn an_unknown_progress_point_is_told_what_is_called_alike() {
+        let names = ["request", "route /api/*", "route /files/*"].map(String::from);
+        let said = |wanted: &str, names: &[String], reached: &[bool]| -> Vec<String> {
+            let reasons = unknown_progress(&[wanted.to_owned()], names, |point| reached[point]);
+            assert!(reasons.iter().all(|reason| reason.code == ReasonCode::UnknownProgress));
+            reasons.into_iter().map(|reason| reason.text).collect()
+        };
+        let all = [true, false, true];
+        assert!(said("request", &names, &all).is_empty());
+        let alike = "no progress point is called `route /api`; there are `route /api/*`, `route /files/*`";
+        assert_eq!(said("route /api", &names, &all), [alike]);
+        let none = "no progress point is called `xyz`; there are `request`, `route /api/*`, `route /files/*`";
+        assert_eq!(said("xyz", &names, &all), [none]);
+        let idle = "the progress point `route /api/*` was not reached while windows were recorded";
+        assert_eq!(said("route /api/*", &names, &all), [idle]);
+        assert!(said("route /api/*", &names, &[false; 3]).is_empty(), "nothing was reached: that is said for all");
+        assert!(said("xyz", &[], &[]).is_empty());
     }
 
     #[test]

@@ -191,7 +191,8 @@ impl<P: Program> Controller<'_, P> {
                 report
             }
         };
-        (self.publish)(Phase::Finished, Some(report.clone()));
+        // It is finished when hooks are off and another profile may begin: whoever owns the thread says so.
+        (self.publish)(Phase::Analysing, Some(report.clone()));
         Some(report)
     }
 

@@ -120,7 +120,11 @@ impl Answer {
 
     /// The body is larger than anything that is read.
     pub(super) fn too_large(octets_max: usize) -> Self {
-        Self::error(413, format!("reading request body: more than {} MiB", octets_max >> 20))
+        let most = match octets_max >> 20 {
+            0 => format!("{} KiB", octets_max >> 10),
+            mebi => format!("{mebi} MiB"),
+        };
+        Self::error(413, format!("reading request body: more than {most}"))
     }
 
     /// A change, or what was asked for, that there cannot be. Caddy's statuses: its 500 is often the client's mistake.

@@ -27,6 +27,9 @@ use super::answer::{Answer, Kind};
 use desk::{Desk, Seen};
 pub(super) use wish::Wish;
 
+/// How large a body may be; 64 KiB. Beyond: 413.
+pub(super) const BODY_OCTETS_MAX: usize = 64 << 10;
+
 /// How often somebody who waits for a profile looks whether it has ended.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -39,10 +42,10 @@ pub(super) enum Ask {
     Whole(Wish),
     /// How far it is, with what it found so far.
     Status,
-    /// What was found, in some form.
-    Report(Form),
-    /// It is to end now, with what it has.
-    Stop,
+    /// What was found, in some form: by the profile with this number, else by the last one.
+    Report { form: Form, number: Option<u64> },
+    /// It is to end now, with what it has; where there is a number, only if it is its own.
+    Stop { number: Option<u64> },
     /// The page that does all this.
     Page,
 }
@@ -77,26 +80,49 @@ pub(super) fn ask(path: &str, method: Method, query: Option<&str>) -> Option<Res
             Some(query) => Wish::from_query(query).map(Ask::Whole).map_err(refused),
         },
         ("/causal/start", Method::Post) => query.map(Wish::from_query).transpose().map(Ask::Start).map_err(refused),
-        ("/causal/stop", Method::Post) => Ok(Ask::Stop),
+        ("/causal/stop", Method::Post) => stop(query.unwrap_or_default()),
         ("/causal/status", Method::Get) => Ok(Ask::Status),
-        ("/causal/report", Method::Get) => form(query.unwrap_or_default()).map(Ask::Report),
+        ("/causal/report", Method::Get) => report(query.unwrap_or_default()),
         ("/causal" | "/causal/start" | "/causal/stop" | "/causal/status" | "/causal/report", _) => wrong_method(),
         _ => return None,
     })
 }
 
-fn form(query: &str) -> Result<Form, Answer> {
-    let expected = Form::ALL.map(|(name, _)| name).join(", ");
-    let mut form = Form::Json;
+fn report(query: &str) -> Result<Ask, Answer> {
+    let (mut form, mut number) = (Form::Json, None);
     for (key, value) in wish::pairs(query) {
-        if key != "format" {
-            return Err(Answer::error(400, format!("found the parameter '{key}', expected 'format'")));
+        match &*key {
+            "format" => {
+                let known = Form::ALL.iter().find(|(name, _)| *name == value);
+                let expected = Form::ALL.map(|(name, _)| name).join(", ");
+                let words = || format!("format: found '{}', expected one of {expected}", wish::clipped(&value));
+                form = known.ok_or_else(|| refused(words()))?.1;
+            }
+            "number" => number = Some(numbered(&value)?),
+            _ => return Err(refused(unknown(&key, "'format' or 'number'"))),
         }
-        let known = Form::ALL.iter().find(|(name, _)| *name == value);
-        let words = || format!("format: found '{value}', expected one of {expected}");
-        form = known.ok_or_else(|| Answer::error(400, words()))?.1;
     }
-    Ok(form)
+    Ok(Ask::Report { form, number })
+}
+
+fn stop(query: &str) -> Result<Ask, Answer> {
+    let mut number = None;
+    for (key, value) in wish::pairs(query) {
+        match &*key {
+            "number" => number = Some(numbered(&value)?),
+            _ => return Err(refused(unknown(&key, "'number'"))),
+        }
+    }
+    Ok(Ask::Stop { number })
+}
+
+fn unknown(key: &str, expected: &str) -> String {
+    format!("found the parameter '{}', expected {expected}", wish::clipped(key))
+}
+
+fn numbered(value: &str) -> Result<u64, Answer> {
+    let words = || format!("number: found '{}', expected a profile's number", wish::clipped(value));
+    value.parse().map_err(|_| refused(words()))
 }
 
 fn refused(words: String) -> Answer {
@@ -114,7 +140,7 @@ pub(crate) fn configuration_changed() {
     desk().configuration_changed();
 }
 
-/// Does what was asked. `body` is what came with a start that has no query.
+/// Does what was asked. `body` is what came with it; only a start without a query has a use for one.
 pub(super) async fn perform(ask: Ask, body: Vec<u8>, worker: Rc<dyn Worker>) -> Answer {
     match answer(ask, body, &worker).await {
         Ok(answer) | Err(answer) => answer,
@@ -125,44 +151,58 @@ async fn answer(ask: Ask, body: Vec<u8>, worker: &Rc<dyn Worker>) -> Result<Answ
     Ok(match ask {
         Ask::Page => Answer::text(page(), Kind::Page),
         Ask::Start(wish) => {
-            let wish = wish.map_or_else(|| Wish::from_json(&body), Ok).map_err(refused)?;
-            let seen = aside(move || desk().start(&wish).map(|_| desk().look())).await??;
-            Answer::json(&status(&seen))
+            let start = move || {
+                let wish = wished(wish, &body).map_err(refused)?;
+                let number = desk().start(&wish)?;
+                desk().look_at(number).map(status)
+            };
+            aside(start).await??
         }
-        Ask::Status => Answer::json(&status(&blocking(worker, || desk().look()).await?)),
-        Ask::Report(form) => blocking(worker, move || desk().report().map(|report| told(&report, form))).await??,
-        Ask::Stop => {
-            blocking(worker, || desk().stop()).await??;
-            ended(worker).await?;
-            Answer::json(&status(&blocking(worker, || desk().look()).await?))
+        Ask::Status => blocking(worker, || status(desk().look())).await?,
+        Ask::Report { form, number } => {
+            let look = move || number.map_or_else(|| Ok(desk().look()), |number| desk().look_at(number));
+            blocking(worker, move || look()?.report().map(|report| told(&report, form))).await??
+        }
+        Ask::Stop { number } => {
+            let number = blocking(worker, move || desk().stop(number)).await??;
+            let seen = ended(worker, number).await?;
+            blocking(worker, || status(seen)).await?
         }
         Ask::Whole(wish) => {
-            let number = aside(move || desk().start(&wish)).await??;
-            let mut ward = Ward(Some(number));
-            ended(worker).await?;
-            ward.0 = None;
-            blocking(worker, || desk().report().map(|report| told(&report, Form::Json))).await??
+            let ward = aside(move || desk().start(&wish).map(Ward)).await??;
+            let seen = ended(worker, ward.0).await?;
+            blocking(worker, || seen.report().map(|report| told(&report, Form::Json))).await??
         }
     })
 }
 
-/// A profile that somebody waits for ends when they go.
-struct Ward(Option<u64>);
-
-impl Drop for Ward {
-    fn drop(&mut self) {
-        if let Some(number) = self.0 {
-            desk().abandon(number);
-        }
+/// What a start asks for: in its query, or in its body.
+fn wished(query: Option<Wish>, body: &[u8]) -> Result<Wish, String> {
+    match query {
+        Some(_) if !body.trim_ascii().is_empty() => Err("found a query and a body, expected one of them".into()),
+        Some(wish) => Ok(wish),
+        None => Wish::from_json(body),
     }
 }
 
-/// Until no profile runs.
-async fn ended(worker: &Rc<dyn Worker>) -> Result<(), Answer> {
-    while blocking(worker, || desk().look().is_running).await? {
+/// A profile that somebody waits for: it ends when they go, also while it begins.
+struct Ward(u64);
+
+impl Drop for Ward {
+    fn drop(&mut self) {
+        desk().abandon(self.0);
+    }
+}
+
+/// The profile with this number, once it has ended; what others begin meanwhile is not waited for.
+async fn ended(worker: &Rc<dyn Worker>, number: u64) -> Result<Seen, Answer> {
+    loop {
+        let seen = blocking(worker, move || desk().look_at(number)).await??;
+        if !seen.is_running {
+            return Ok(seen);
+        }
         Sleep::until(Rc::clone(worker), worker.now() + LOOK).await;
     }
-    Ok(())
 }
 
 /// Off the worker: the profiler's own thread may hold what is asked for.
@@ -188,16 +228,17 @@ async fn aside<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> R
     result.await.map_err(|_| Answer::error(500, "the profiler failed inside the server"))
 }
 
-/// What the page and the command look at once a second.
-fn status(seen: &Seen) -> Value {
-    let report = seen.report.as_ref().map(|report| report.without_stacks().to_json());
-    json!({
+/// What the page and the command look at once a second. Not for a worker: a report may be long.
+fn status(seen: Seen) -> Answer {
+    let report = seen.report.map(|report| report.without_stacks().to_json());
+    Answer::json(&json!({
+        "number": seen.number,
         "running": seen.is_running,
         "phase": seen.phase,
         "elapsed": seen.elapsed.as_secs_f64(),
         "seconds": seen.duration.as_secs_f64(),
         "report": report.and_then(|json| serde_json::from_str::<Value>(&json).ok()),
-    })
+    }))
 }
 
 fn told(report: &Report, form: Form) -> Answer {
@@ -244,15 +285,20 @@ mod tests {
         check("GET /causal?seconds=3", Ok(Some(Ask::Whole(wish.clone()))));
         check("POST /causal/start", Ok(Some(Ask::Start(None))));
         check("POST /causal/start?seconds=3", Ok(Some(Ask::Start(Some(wish)))));
-        check("POST /causal/stop", Ok(Some(Ask::Stop)));
+        check("POST /causal/stop", Ok(Some(Ask::Stop { number: None })));
+        check("POST /causal/stop?number=7", Ok(Some(Ask::Stop { number: Some(7) })));
         check("GET /causal/status", Ok(Some(Ask::Status)));
-        check("GET /causal/report", Ok(Some(Ask::Report(Form::Json))));
-        check("GET /causal/report?format=pprof", Ok(Some(Ask::Report(Form::Pprof))));
+        check("GET /causal/report", Ok(Some(Ask::Report { form: Form::Json, number: None })));
+        let third = Ask::Report { form: Form::Pprof, number: Some(3) };
+        check("GET /causal/report?format=pprof&number=3", Ok(Some(third)));
         check("GET /causal/reports", Ok(None));
         check("GET /causal/start", Err((405, "method not allowed")));
         check("POST /causal", Err((405, "method not allowed")));
         check("GET /causal?second=3", Err((400, "found 'second', expected one of")));
         check("GET /causal/report?format=svg", Err((400, "format: found 'svg', expected one of json, html, coz")));
-        check("GET /causal/report?form=json", Err((400, "found the parameter 'form', expected 'format'")));
+        check("GET /causal/report?form=json", Err((400, "found the parameter 'form', expected 'format' or 'number'")));
+        check("GET /causal/report?number=last", Err((400, "number: found 'last', expected a profile's number")));
+        check("POST /causal/stop?form=json", Err((400, "found the parameter 'form', expected 'number'")));
+        check("POST /causal/stop?number=-1", Err((400, "number: found '-1', expected a profile's number")));
     }
 }

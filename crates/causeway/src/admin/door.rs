@@ -7,7 +7,7 @@ use causeway_pipeline::{Context, Handler, Step};
 
 use super::answer::Answer;
 use super::rules::{Guard, Rules};
-use super::work::{Ask, AuthorityForm, BODY_OCTETS_MAX, perform};
+use super::work::{Ask, AuthorityForm, perform};
 use super::{Office, causal};
 use crate::server::{By, Force, Source, Verb};
 
@@ -28,7 +28,8 @@ impl Door {
 
 impl Handler for Door {
     fn enter(&self, cx: &mut Context) -> Step {
-        let ask = match self.guard.check(cx).and_then(|()| too_large(cx)).and_then(|()| ask(cx)) {
+        let asked = self.guard.check(cx).and_then(|()| ask(cx));
+        let ask = match asked.and_then(|ask| too_large(cx, ask.body_octets_max()).map(|()| ask)) {
             Ok(ask) => ask,
             Err(answer) => return answer.step(cx),
         };
@@ -39,9 +40,9 @@ impl Handler for Door {
 }
 
 /// Refuses a body by the length that it announces; one that announces none is counted as it comes.
-fn too_large(cx: &Context) -> Result<(), Answer> {
+fn too_large(cx: &Context, octets_max: usize) -> Result<(), Answer> {
     match cx.head().fields().content_length() {
-        Ok(Some(length)) if length > BODY_OCTETS_MAX as u64 => Err(Answer::too_large(BODY_OCTETS_MAX)),
+        Ok(Some(length)) if length > octets_max as u64 => Err(Answer::too_large(octets_max)),
         _ => Ok(()),
     }
 }

@@ -14,7 +14,7 @@ use crate::document::{AdaptedDocument, Document, Language};
 use crate::server::{By, Change, ChangeFault, Force, Load, LoadFault, Status, Verb};
 
 /// How large a configuration may be; 64 MiB. Beyond: 413.
-pub(super) const BODY_OCTETS_MAX: usize = 64 << 20;
+const BODY_OCTETS_MAX: usize = 64 << 20;
 
 /// What a request asks for, its body apart.
 pub(super) enum Ask {
@@ -26,6 +26,16 @@ pub(super) enum Ask {
     Stop,
     Status,
     Causal(causal::Ask),
+}
+
+impl Ask {
+    /// How large its body may be.
+    pub(super) fn body_octets_max(&self) -> usize {
+        match self {
+            Self::Causal(_) => causal::BODY_OCTETS_MAX,
+            _ => BODY_OCTETS_MAX,
+        }
+    }
 }
 
 /// How an authority is shown.
@@ -50,7 +60,7 @@ pub(super) async fn perform(
         Ask::Authority { id, form } => return desk.authority(id, form).await,
         Ask::Stop => return desk.stop().await,
         Ask::Status => return desk.status().await,
-        Ask::Causal(ask) => match text(body).await {
+        Ask::Causal(ask) => match text(body, causal::BODY_OCTETS_MAX).await {
             Ok(body) => return causal::perform(ask, body, desk.worker).await,
             Err(answer) => Err(answer),
         },
@@ -129,7 +139,7 @@ impl Desk {
         by: By,
     ) -> Result<Answer, Answer> {
         let language = language(content_type)?;
-        let text = text(body).await?;
+        let text = text(body, BODY_OCTETS_MAX).await?;
         // DEVIATES from Caddy, which takes nothing for `null` and stops serving: a client whose file is missing sends nothing.
         if text.is_empty() {
             return Err(Answer::error(400, "loading config: found an empty body, expected a configuration"));
@@ -158,7 +168,7 @@ impl Desk {
 
     async fn adapt(&self, content_type: &str, body: Option<IncomingBody>) -> Result<Answer, Answer> {
         let language = language(content_type)?;
-        let text = text(body).await?;
+        let text = text(body, BODY_OCTETS_MAX).await?;
         if language == Language::Json {
             let value = self.parsed(text).await?.map_err(|words| Answer::error(400, words))?;
             return Ok(Answer::json(&json!({ "result": value })));
@@ -172,7 +182,7 @@ impl Desk {
 
     /// The value that a change sets; no body is null.
     async fn value(&self, body: Option<IncomingBody>) -> Result<Value, Answer> {
-        let text = text(body).await?;
+        let text = text(body, BODY_OCTETS_MAX).await?;
         if text.is_empty() {
             return Ok(Value::Null);
         }
@@ -243,13 +253,14 @@ fn language(content_type: &str) -> Result<Language, Answer> {
     }
 }
 
-async fn text(body: Option<IncomingBody>) -> Result<Vec<u8>, Answer> {
+/// The whole body; beyond the bound 413.
+async fn text(body: Option<IncomingBody>, octets_max: usize) -> Result<Vec<u8>, Answer> {
     let mut text = Vec::new();
     let Some(mut body) = body else { return Ok(text) };
     while let Some(frame) = poll_fn(|task| body.poll_frame(task)).await {
         match frame {
-            Ok(Frame::Chunk(chunk)) if text.len() + chunk.len() > BODY_OCTETS_MAX => {
-                return Err(Answer::too_large(BODY_OCTETS_MAX));
+            Ok(Frame::Chunk(chunk)) if text.len() + chunk.len() > octets_max => {
+                return Err(Answer::too_large(octets_max));
             }
             Ok(Frame::Chunk(chunk)) => text.extend_from_slice(chunk.as_slice()),
             Ok(Frame::Trailers(_)) => {}

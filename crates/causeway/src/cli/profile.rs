@@ -16,7 +16,7 @@ use causal::report::Report;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use super::client::Place;
+use super::client::{Answer, Place};
 use super::say;
 use show::Show;
 
@@ -228,46 +228,49 @@ fn interrupts() -> anyhow::Result<Receiver<()>> {
     Ok(interrupts)
 }
 
-/// The profiles that run; what is left of them when this is dropped is stopped.
-struct Profiles {
-    running: Vec<Place>,
-    ended: Vec<Place>,
+/// A server's profile that is ours: others may begin theirs once it has ended.
+struct Ours {
+    place: Place,
+    number: u64,
+    is_running: bool,
 }
+
+/// The profiles, in the order in which servers were named; what still runs when this is dropped is stopped.
+struct Profiles(Vec<Ours>);
 
 impl Profiles {
     /// Starts all of them, or none.
     fn start(places: Vec<Place>, wish: &Value) -> anyhow::Result<Self> {
-        let mut profiles = Self { running: Vec::new(), ended: Vec::new() };
+        let mut profiles = Self(Vec::new());
         let body = wish.to_string();
         for place in places {
             let answer = place.ask("POST /causal/start", &[("Content-Type", "application/json")], body.as_bytes())?;
             answer.good().map_err(|words| anyhow!("the server on {} does not profile: {words}", place.name))?;
-            profiles.running.push(place);
+            let status = read_status(&place, &answer)?;
+            let number = status["number"].as_u64();
+            let number =
+                number.with_context(|| format!("the server on {} does not number its profiles", place.name))?;
+            profiles.0.push(Ours { place, number, is_running: true });
         }
         Ok(profiles)
     }
 
     /// Until all have ended; the first interrupt ends them.
     fn wait(&mut self, interrupts: &Receiver<()>, show: &mut Show) -> anyhow::Result<()> {
-        while !self.running.is_empty() {
+        while self.running().next().is_some() {
             if interrupts.recv_timeout(LOOK).is_ok() {
                 show.note("Stopping: what was found so far is kept");
-                for place in &self.running {
+                for ours in self.running() {
                     // One that has ended by itself meanwhile says so.
-                    let _ = place.ask("POST /causal/stop", &[], b"")?;
+                    let _ = ours.stop()?;
                 }
             }
             let mut slowest: Option<Value> = None;
-            let mut at = 0;
-            while at < self.running.len() {
-                let status = look(&self.running[at])?;
-                if status["running"] == true {
-                    if slowest.as_ref().is_none_or(|slowest| elapsed(&status) < elapsed(slowest)) {
-                        slowest = Some(status);
-                    }
-                    at += 1;
-                } else {
-                    self.ended.push(self.running.remove(at));
+            for ours in self.0.iter_mut().filter(|ours| ours.is_running) {
+                match ours.look()? {
+                    None => ours.is_running = false,
+                    Some(status) if slowest.as_ref().is_some_and(|slowest| elapsed(slowest) <= elapsed(&status)) => {}
+                    Some(status) => slowest = Some(status),
                 }
             }
             if let Some(status) = slowest {
@@ -283,21 +286,25 @@ impl Profiles {
         Ok(())
     }
 
+    fn running(&self) -> impl Iterator<Item = &Ours> {
+        self.0.iter().filter(|ours| ours.is_running)
+    }
+
     /// What all of them found, as one.
     fn report(&self) -> anyhow::Result<Report> {
         let mut reports = Vec::new();
-        for place in &self.ended {
-            let answer = place.ask("GET /causal/report", &[], b"")?;
+        for Ours { place, number, .. } in &self.0 {
+            let answer = place.ask(&format!("GET /causal/report?number={number}"), &[], b"")?;
             answer.good().map_err(|words| anyhow!("the server on {} has no report: {words}", place.name))?;
             let report = Report::from_json(&answer.body);
             let mut report = report.with_context(|| format!("reading the report of the server on {}", place.name))?;
-            if self.ended.len() > 1 {
+            if self.0.len() > 1 {
                 report.program.clone_from(&place.name);
             }
             reports.push(report);
         }
         let mut report = Report::merged(reports).context("no server was profiled")?;
-        if self.ended.len() > 1 {
+        if self.0.len() > 1 {
             report.speech.subject = "these servers".into();
         }
         Ok(report)
@@ -306,17 +313,30 @@ impl Profiles {
 
 impl Drop for Profiles {
     fn drop(&mut self) {
-        for place in &self.running {
+        for ours in self.running() {
             // Whoever brought us here is told already; a server that is gone profiles no more.
-            let _ = place.ask("POST /causal/stop", &[], b"");
+            let _ = ours.stop();
         }
     }
 }
 
-fn look(place: &Place) -> anyhow::Result<Value> {
-    let gone = || format!("the server on {} went away while it was profiled", place.name);
-    let answer = place.ask("GET /causal/status", &[], b"").with_context(gone)?;
-    answer.good().map_err(|words| anyhow!("the server on {} does not say how far it is: {words}", place.name))?;
+impl Ours {
+    /// How far it is; `None` once it has ended.
+    fn look(&self) -> anyhow::Result<Option<Value>> {
+        let place = &self.place;
+        let gone = || format!("the server on {} went away while it was profiled", place.name);
+        let answer = place.ask("GET /causal/status", &[], b"").with_context(gone)?;
+        answer.good().map_err(|words| anyhow!("the server on {} does not say how far it is: {words}", place.name))?;
+        let status = read_status(place, &answer)?;
+        Ok((status["running"] == true && status["number"] == self.number).then_some(status))
+    }
+
+    fn stop(&self) -> anyhow::Result<Answer> {
+        self.place.ask(&format!("POST /causal/stop?number={}", self.number), &[], b"")
+    }
+}
+
+fn read_status(place: &Place, answer: &Answer) -> anyhow::Result<Value> {
     serde_json::from_str(&answer.body).with_context(|| format!("reading what the server on {} says", place.name))
 }
 

@@ -102,7 +102,7 @@ fn a_profile_by_the_api() {
     let mut site = Site::start();
     assert_eq!(
         site.status(),
-        json!({ "running": false, "phase": "idle", "elapsed": 0.0, "seconds": 0.0, "report": null })
+        json!({ "number": 0, "running": false, "phase": "idle", "elapsed": 0.0, "seconds": 0.0, "report": null })
     );
     let none = (404, "there is no report yet; POST /causal/start begins a profile".to_owned());
     assert_eq!(refusal(&site.call("GET /causal/report")), none);
@@ -141,9 +141,12 @@ fn a_profile_by_the_api() {
 #[test]
 fn a_profile_in_one_call() {
     let site = Site::start();
-    let whole = site.call("GET /causal?seconds=1&mode=screen");
+    let whole = site.call("GET /causal?seconds=1&mode=screen&progress=route%20/api");
     assert_eq!(whole.status, 200, "{}", whole.body);
     let report: Value = serde_json::from_str(&whole.body).unwrap();
+    let unknown = report["reasons"].as_array().unwrap().iter().find(|reason| reason["code"] == "unknown-progress");
+    let text = unknown.unwrap()["text"].as_str().unwrap();
+    assert!(text.starts_with("no progress point is called `route /api`; there are `route /api/*`"), "{text}");
     assert!(report["seconds"].as_f64().unwrap() > 0.5, "{}", report["seconds"]);
     let mut stream = connect(site.admin);
     stream
@@ -156,6 +159,37 @@ fn a_profile_in_one_call() {
     }
     drop(stream);
     site.until_ended();
+}
+
+/// Whoever waits for a profile waits for theirs, also where somebody else begins the next one at once.
+#[test]
+fn one_profile_after_the_other() {
+    let site = Site::start();
+    let (admin, host) = (site.admin, format!("Host: {}", site.address()));
+    let whole = std::thread::spawn({
+        let host = host.clone();
+        move || send(admin, "GET /causal?seconds=1&mode=screen", &[&host])
+    });
+    let begun = Instant::now();
+    while site.status()["running"] != true {
+        assert!(begun.elapsed() < PATIENCE, "it does not begin");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    while site.call("POST /causal/start?seconds=600").status != 200 {
+        assert!(begun.elapsed() < PATIENCE, "it does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let whole = whole.join().unwrap();
+    assert_eq!(whole.status, 200, "{}", whole.body);
+    assert_eq!((&site.status()["number"], &site.status()["running"]), (&json!(2), &json!(true)));
+    assert_eq!(site.call("GET /causal/report?number=1").body, whole.body);
+    let none = (404, "there is no profile 3, or another one ended after it".to_owned());
+    assert_eq!(refusal(&site.call("GET /causal/report?number=3")), none);
+    let other = (409, "profile 2 is running, not 1".to_owned());
+    assert_eq!(refusal(&site.call("POST /causal/stop?number=1")), other);
+    let stopped: Value = serde_json::from_str(&site.call("POST /causal/stop?number=2").body).unwrap();
+    assert_eq!((&stopped["number"], &stopped["running"]), (&json!(2), &json!(false)));
+    assert_eq!(refusal(&site.call("GET /causal/report?number=1")).0, 404);
 }
 
 #[test]
@@ -173,6 +207,22 @@ fn what_is_refused() {
     let host = format!("Host: {}", site.address());
     let answer = send_body(site.admin, "POST /causal/start", &[&host], "{\"mode\": \"fast\"}");
     assert_eq!(refusal(&answer), (400, "mode: found 'fast', expected one of both, screen, confirm".into()));
+    let answer = send_body(site.admin, "POST /causal/start?seconds=1", &[&host], "{\"seconds\": 2}");
+    assert_eq!(refusal(&answer), (400, "found a query and a body, expected one of them".into()));
+    let answer = send_body(site.admin, "POST /causal/start", &[&host], &" ".repeat((64 << 10) + 1));
+    assert_eq!(refusal(&answer), (413, "reading request body: more than 64 KiB".into()));
+    // Announced by no length it is counted.
+    let (chunk, head) = (format!("5000\r\n{}\r\n", " ".repeat(0x5000)), "Transfer-Encoding: chunked\r\n\r\n");
+    let mut stream = connect(site.admin);
+    let request =
+        format!("POST /causal/start HTTP/1.1\r\n{host}\r\nConnection: close\r\n{head}{}0\r\n\r\n", chunk.repeat(4));
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 413");
+    let answer = send_body(site.admin, "POST /causal/start", &[&host], &format!("[{}0]", "0,".repeat(30_000)));
+    let (status, words) = refusal(&answer);
+    assert!(status == 400 && words.len() < 250 && words.starts_with("found [0,0,"), "{status} {words}");
     assert_eq!(site.call("GET /causal/nope").status, 404);
     assert_eq!(site.status()["running"], false);
 }
@@ -223,6 +273,30 @@ fn a_reload_in_the_middle() {
     assert!(site.answers() > 0);
 }
 
+/// An answer that is on its way still comes from the place where the API was.
+#[test]
+fn a_reload_that_moves_the_api() {
+    let site = Site::start();
+    let (admin, host) = (site.admin, format!("Host: {}", site.address()));
+    let whole = std::thread::spawn({
+        let host = host.clone();
+        move || send(admin, "GET /causal?seconds=3&mode=screen", &[&host])
+    });
+    let begun = Instant::now();
+    while site.status()["phase"] != "screening" {
+        assert!(begun.elapsed() < PATIENCE, "it does not begin");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let config = CADDYFILE.replace("admin localhost:0", "admin 127.0.0.2:0");
+    let loaded = send_body(admin, "POST /load", &[&host, "Content-Type: text/caddyfile"], &config);
+    assert_eq!(loaded.status, 200, "{}", loaded.body);
+    let whole = whole.join().unwrap();
+    assert_eq!(whole.status, 200, "{}", whole.body);
+    let report: Value = serde_json::from_str(&whole.body).unwrap();
+    let codes: Vec<_> = report["reasons"].as_array().unwrap().iter().map(|reason| &reason["code"]).collect();
+    assert!(codes.contains(&&json!("changed")) && !codes.contains(&&json!("stopped")), "{codes:?}");
+}
+
 #[test]
 fn the_command() {
     let site = Site::start();
@@ -242,6 +316,29 @@ fn the_command() {
     assert!(out.ends_with(&format!("{}\n", report["words"].as_array().unwrap().last().unwrap().as_str().unwrap())));
     assert!(read("found.coz").starts_with(b"startup\ttime="));
     assert!(read("found.pb.gz").starts_with(b"\x1f\x8b"));
+}
+
+/// The command follows its own profile: not the one that somebody begins when it has ended.
+#[test]
+fn the_command_and_somebody_elses_profile() {
+    let site = Site::start();
+    let address = site.address();
+    let mut command = site.folder.command(&["profile", "--address", &address, "--for", "60s", "--out", "own.html"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    while site.status()["elapsed"].as_f64().unwrap() < 0.5 {
+        assert!(begun.elapsed() < PATIENCE, "it does not begin");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(site.call("POST /causal/stop?number=1").status, 200);
+    let started: Value = serde_json::from_str(&site.call("POST /causal/start?seconds=600").body).unwrap();
+    assert_eq!(started["number"], 2);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let own: Value = serde_json::from_slice(&std::fs::read(site.folder.path("own.json")).unwrap()).unwrap();
+    let first: Value = serde_json::from_str(&site.call("GET /causal/report?number=1").body).unwrap();
+    assert_eq!(own, first);
+    assert_eq!((&site.status()["number"], &site.status()["running"]), (&json!(2), &json!(true)));
 }
 
 #[test]

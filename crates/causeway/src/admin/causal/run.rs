@@ -44,6 +44,7 @@ impl Run for Profiler {
             elapsed: status.elapsed,
             duration: status.duration,
             report: Some(status.report),
+            ..Seen::default()
         }
     }
 

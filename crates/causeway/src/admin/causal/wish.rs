@@ -1,5 +1,6 @@
 //! What a profile is asked to be: the same names in a query and in JSON.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
@@ -12,6 +13,9 @@ const BUDGET_MAX: f64 = 0.25;
 /// What is expected where a name is none of ours.
 const NAMES: &str = "seconds, budget, mode, targets, progress, seed";
 
+/// How much of what was found is said again, in characters.
+const FOUND_MAX: usize = 80;
+
 /// What a profile is asked to be.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::admin) struct Wish {
@@ -21,7 +25,7 @@ pub(in crate::admin) struct Wish {
     pub(super) ways: Ways,
     /// Only these: whole names, or parts of them.
     pub(super) targets: Vec<String>,
-    /// Progress points that are wanted beside the first.
+    /// Progress points that curves are of, in the place of the server's own.
     pub(super) progress: Vec<String>,
     pub(super) seed: Option<u64>,
 }
@@ -67,17 +71,20 @@ impl Wish {
         let value: Value =
             serde_json::from_slice(text).map_err(|error| format!("decoding request body: {error}, expected JSON"))?;
         let Value::Object(object) = value else {
-            return Err(format!("found {value}, expected an object with some of {NAMES}"));
+            return Err(format!("found {}, expected an object with some of {NAMES}", clipped(&value.to_string())));
         };
         for (key, value) in &object {
             let mut set = |value: &Value| match value {
                 Value::String(text) => wish.set(key, text),
                 Value::Number(number) => wish.set(key, &number.to_string()),
                 Value::Null => Ok(()),
-                other => Err(format!("{key}: found {other}, expected a string or a number")),
+                other => {
+                    let (key, found) = (clipped(key), other.to_string());
+                    Err(format!("{key}: found {}, expected a string or a number", clipped(&found)))
+                }
             };
             match (&**key, value) {
-                ("targets" | "progress", Value::Array(values)) => values.iter().try_for_each(&mut set)?,
+                ("target" | "targets" | "progress", Value::Array(values)) => values.iter().try_for_each(&mut set)?,
                 _ => set(value)?,
             }
         }
@@ -85,7 +92,7 @@ impl Wish {
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
-        let wrong = |expected: &str| format!("{key}: found '{value}', expected {expected}");
+        let wrong = |expected: &str| format!("{key}: found '{}', expected {expected}", clipped(value));
         match key {
             "seconds" => {
                 let seconds = value.strip_suffix('s').unwrap_or(value).parse().ok();
@@ -114,9 +121,17 @@ impl Wish {
             "target" | "targets" => self.targets.push(value.to_owned()),
             "progress" if value.is_empty() => return Err(wrong("a progress point's name")),
             "progress" => self.progress.push(value.to_owned()),
-            _ => return Err(format!("found '{key}', expected one of {NAMES}")),
+            _ => return Err(format!("found '{}', expected one of {NAMES}", clipped(key))),
         }
         Ok(())
+    }
+}
+
+/// What was found, as it is said again: a log line has no room for all of it.
+pub(super) fn clipped(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(FOUND_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
     }
 }
 
@@ -148,6 +163,8 @@ mod tests {
         let json = r#"{"seconds": 2.5, "budget": "3%", "mode": "screen", "targets": ["tls write", "Map<K, V>"],
             "progress": "route /api/*", "seed": 18446744073709551615}"#;
         assert_eq!(Wish::from_json(json.as_bytes()), Ok(want));
+        let named = Wish { targets: vec!["a".into(), "b".into()], ..Wish::default() };
+        assert_eq!(Wish::from_json(br#"{"target": ["a"], "targets": "b"}"#), Ok(named));
         for nothing in ["", " \n", "{}", r#"{"seed": null}"#] {
             assert_eq!(Wish::from_json(nothing.as_bytes()), Ok(Wish::default()), "{nothing}");
         }
@@ -175,6 +192,14 @@ mod tests {
             (r#"{"seconds": [1]}"#, "seconds: found [1], expected a string or a number"),
         ] {
             assert_eq!(Wish::from_json(json.as_bytes()), Err(want.to_owned()), "{json}");
+        }
+        let many = "é".repeat(81);
+        let clipped = format!("found '{}…', expected one of {NAMES}", "é".repeat(80));
+        assert_eq!(Wish::from_query(&format!("{many}=1")), Err(clipped));
+        for json in [format!("[\"{many}\"]"), format!("{{\"{many}\": [1]}}"), format!("{{\"seconds\": [\"{many}\"]}}")]
+        {
+            let words = Wish::from_json(json.as_bytes()).unwrap_err();
+            assert!(words.contains('…') && !words.contains(&many), "{words}");
         }
         let error = Wish::from_json(b"{").unwrap_err();
         assert!(error.starts_with("decoding request body: EOF") && error.ends_with(", expected JSON"), "{error}");
