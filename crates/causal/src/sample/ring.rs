@@ -133,7 +133,7 @@ mod tests {
         (0..depth).for_each(|frame| {
             writing.frame(at as usize * 1000 + frame);
         });
-        writing.end(Record { stands: at % 3 == 0, weight: u32::MAX, at });
+        writing.end(Record { stands: at.is_multiple_of(3), weight: u32::MAX, at });
         true
     }
 
@@ -143,7 +143,7 @@ mod tests {
         for at in 1..2000_u64 {
             let depth = at as usize % (FRAMES_MAX + 10);
             assert!(push(&ring, at, depth));
-            let want = Record { stands: at % 3 == 0, weight: u32::MAX, at };
+            let want = Record { stands: at.is_multiple_of(3), weight: u32::MAX, at };
             assert_eq!(ring.pop(&mut steps, &mut frames), Some(want));
             let all: Vec<_> = (0..(at % 40).min(STEPS_MAX as u64)).map(|step| at << 8 | step).collect();
             assert_eq!(steps, all);
