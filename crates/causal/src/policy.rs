@@ -83,12 +83,13 @@ impl Recorder {
         }
         self.unix_offset.store(clock::unix_offset(), Relaxed);
         let now = clock::now();
+        let window = (count << COUNT_SHIFT | rule as u32) & WINDOW_MASK;
         if rule == Rule::Pause {
-            self.ledger.open(experiment, now);
+            self.ledger.open(window, experiment, now);
         }
         self.began.store(now, Relaxed);
         // Release: who sees the window sees what it tries.
-        self.window.store((count << COUNT_SHIFT | rule as u32) & WINDOW_MASK, Release);
+        self.window.store(window, Release);
     }
 
     /// Ends the window.
@@ -466,7 +467,7 @@ impl Policy for Recorder {
 
     fn hold(&self, account: &'static Account, connection: Stamp, arrived: u64) -> Option<Duration> {
         let wait =
-            self.pausing(account, |ledger, window, now| ledger.hold(window, connection, self.ours(arrived, now), now));
+            self.pausing(account, |ledger, window, now| ledger.hold(window, connection, self.known(arrived, now), now));
         wait.flatten().map(Duration::from_nanos)
     }
 
