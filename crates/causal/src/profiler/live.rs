@@ -80,6 +80,9 @@ impl Live {
         RECORDER.close();
         attend(Attention::Nothing);
         self.sampler = None;
+        for account in accounts() {
+            account.log().give_back();
+        }
     }
 }
 
