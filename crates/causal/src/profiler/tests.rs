@@ -8,6 +8,7 @@ use crate::estimate::{Analyst, Effort, Evidence, Finding, Naming, Recording};
 use crate::experiment::{Dice, PROBE};
 use crate::outcome::{Outcome, PointOutcome};
 use crate::report::{LoadKind, Mode, Stack, TargetReport};
+use crate::sample::Lost;
 use crate::target::{Part, Target, TargetKind, Weights};
 use crate::trace::{Event, Thread, Trace};
 
@@ -249,6 +250,10 @@ impl Program for Simulated {
             seen(if is_hot { HOT } else { REST });
             self.analyst.naming().samples += 1;
         }
+    }
+
+    fn lost(&self) -> Lost {
+        Lost::default()
     }
 
     fn cost_of_hook(&self) -> f64 {
