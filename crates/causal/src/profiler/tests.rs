@@ -35,6 +35,7 @@ struct Sim {
     pausing: Option<(f64, f64)>,
     spent: f64,
     slept: u64,
+    lost: Lost,
     dice: Dice,
     stop_at: u64,
     named: Vec<&'static str>,
@@ -54,6 +55,7 @@ impl Sim {
             pausing: None,
             spent: 0.0,
             slept: 0,
+            lost: Lost::default(),
             dice: Dice::new(seed),
             stop_at: u64::MAX,
             named: vec!["hot", "half of the rest", "nothing"],
@@ -188,6 +190,7 @@ impl Program for Simulated {
         assert!(length > 0);
         sim.now += length;
         sim.slept += length;
+        assert!(sim.slept < 60_000_000, "rings are emptied in time, in windows of any kind");
         if let Some((growth, _)) = sim.pausing {
             sim.spent += growth * length as f64;
         }
@@ -253,7 +256,7 @@ impl Program for Simulated {
     }
 
     fn lost(&self) -> Lost {
-        Lost::default()
+        self.sim.lost
     }
 
     fn cost_of_hook(&self) -> f64 {
@@ -408,6 +411,9 @@ fn what_was_not_seen_is_said() {
     let idle = profile(Sim { until: 0, ..Sim::new(1) }, &seconds(4));
     assert!(codes(&idle).contains(&("", ReasonCode::NoProgress)), "{:?}", idle.reasons);
     assert!(idle.targets.iter().all(|target| target.curve.is_empty()), "shares, and no claims");
+
+    let deaf = profile(Sim { lost: Lost { samples: 1000, threads: 2 }, ..Sim::new(1) }, &seconds(4));
+    assert_eq!(codes(&deaf).iter().filter(|&&code| code == ("", ReasonCode::TooMany)).count(), 2, "{:?}", deaf.reasons);
 
     let nothing = profile(Sim { named: Vec::new(), until: 0, ..Sim::new(1) }, &seconds(1));
     assert!(nothing.targets.is_empty() && codes(&nothing).contains(&("", ReasonCode::NoProgress)));
