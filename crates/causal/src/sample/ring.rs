@@ -133,7 +133,7 @@ mod tests {
         (0..depth).for_each(|frame| {
             writing.frame(at as usize * 1000 + frame);
         });
-        writing.end(Record { stands: at % 3 == 0, weight: u32::MAX, at });
+        writing.end(Record { stands: at.is_multiple_of(3), weight: u32::MAX, at });
         true
     }
 
