@@ -24,6 +24,7 @@ pub use screen::{Answer, Crew, Question, Screen};
 use crate::load::{Habit, ProbeBlock, Verdict, judge};
 use crate::profiler::Modes;
 use crate::report::{Load, LoadKind, Mode, OtherCurve, Perturbation, Progress, Report, Speech, Stack, TargetReport};
+use crate::sample::Lost;
 use crate::statistics::{FALSE_DISCOVERIES, NORMAL, Ratio, believed, sequence_half_width};
 use crate::target::{Target, Weights};
 use curve::{Curve, Error};
@@ -121,6 +122,8 @@ pub struct Evidence {
     pub kinds: Kinds,
     /// See `kinds`.
     pub kinds_within: Vec<(String, Kinds)>,
+    /// What was not sampled.
+    pub lost: Lost,
     /// Targets that the budget allowed no windows for.
     pub unaffordable: Vec<String>,
     /// Somebody ended it.

@@ -29,7 +29,7 @@ pub use units::{Unit, outcome};
 pub const QUANTUM: u64 = 200_000;
 /// What is owed even where others wait for the thread, nanoseconds. Less travels with the stamp, and the receiver owes it.
 pub const URGENT: u64 = 20_000;
-/// A message that would have to wait longer than this is let through, and counted.
+/// A message that would have to wait longer than this is let through and forgiven: nobody owes anything for it. It is counted.
 pub const HOLD_MAX: u64 = 5_000_000;
 /// A message that would have to wait for less than this is let through; what it worked ahead is owed by whoever takes it.
 pub const HOLD_MIN: u64 = 30_000;
@@ -91,6 +91,8 @@ pub enum Urgency {
 /// The rules of one window at a time, and what all threads share of it.
 #[derive(Debug)]
 pub struct Ledger {
+    /// The window's number: accounts of another one say nothing about this.
+    window: AtomicU32,
     began: AtomicU64,
     /// The largest delay so far.
     largest: AtomicU64,
@@ -134,6 +136,7 @@ impl Ledger {
     #[must_use]
     pub const fn new() -> Self {
         Self {
+            window: AtomicU32::new(0),
             began: AtomicU64::new(0),
             largest: AtomicU64::new(0),
             probe: AtomicU32::new(0),
@@ -151,8 +154,9 @@ impl Ledger {
         }
     }
 
-    /// A window begins at `now`: nobody owes anything.
-    pub fn open(&self, experiment: &Experiment<'_>, now: u64) {
+    /// A window of that number, which is not 0, begins at `now`: nobody owes anything.
+    pub fn open(&self, window: u32, experiment: &Experiment<'_>, now: u64) {
+        self.window.store(0, Relaxed);
         let speedup = experiment.speedup.clamp(0.0, 1.0);
         for (kind, weight) in self.weights.iter().enumerate() {
             let part = experiment.weights.map_or(0.0, |weights| weights.part(kind as u32));
@@ -167,6 +171,7 @@ impl Ledger {
         }
         self.blocked.iter().for_each(|blocked| blocked.store(0, Relaxed));
         self.began.store(now, Relaxed);
+        self.window.store(window, Relaxed);
     }
 
     /// Says which part of the time that it is not blocked a thread has had a processor lately: of a target's time only that part is
@@ -247,7 +252,7 @@ impl Ledger {
     /// meets others.
     #[inline]
     pub fn credit(&self, account: &Account, now: u64) {
-        if account.blocked_since.load(Relaxed) != 0 {
+        if account.blocked_since.load(Relaxed) != 0 || !self.knows(account) {
             return;
         }
         if account.stamps.load(Relaxed) == JOINED {
@@ -267,6 +272,12 @@ impl Ledger {
         let delay = account.delay.load(Relaxed) + part(ran, weight);
         account.delay.store(delay, Relaxed);
         self.largest.fetch_max(delay, Relaxed);
+    }
+
+    /// Whether the account is of the window that is open. One that is not is of a thread that stood still in the middle of a hook, while
+    /// its window ended and another one began: it joins that at its next hook, and what it did before is nothing to it.
+    fn knows(&self, account: &Account) -> bool {
+        account.window.load(Relaxed) == self.window.load(Relaxed)
     }
 
     /// What the thread has to sleep before it goes on; 0 when nothing. What it slept too long before is taken off.
@@ -442,19 +453,17 @@ impl Ledger {
         if arrived == 0 {
             return None;
         }
-        let total = self.total(now);
-        let (waited, delay) = (now.saturating_sub(arrived), self.due_delay(window, stamp, arrived));
-        // Due at arrived − delay of virtual time, which is now − G.
-        let wait = total.saturating_sub(delay).saturating_sub(waited);
-        if wait < HOLD_MIN {
-            return None;
-        }
-        if wait > HOLD_MAX {
-            self.dropped.fetch_add(1, Relaxed);
+        let wait = self.early(self.due_delay(window, stamp, arrived), arrived, now);
+        if !(HOLD_MIN..=HOLD_MAX).contains(&wait) {
             return None;
         }
         self.held.fetch_add(wait, Relaxed);
         Some(wait)
+    }
+
+    /// By how much what came at `arrived` with that delay is too early: it is due at arrived − delay of virtual time, which is now − G.
+    fn early(&self, delay: u64, arrived: u64, now: u64) -> u64 {
+        self.total(now).saturating_sub(delay).saturating_sub(now.saturating_sub(arrived))
     }
 
     /// The delay of what the world sent: that of what it answers, and for a call of the target's what it saved.
@@ -489,7 +498,12 @@ impl Ledger {
     }
 
     /// The thread's work is because of what came at `arrived` with that delay.
-    fn caused(&self, account: &Account, delay: u64, arrived: u64, now: u64) {
+    fn caused(&self, account: &Account, mut delay: u64, arrived: u64, now: u64) {
+        if self.early(delay, arrived, now) > HOLD_MAX {
+            // Else the thread would sleep for it what the message did not have to, and all its connections with it.
+            self.dropped.fetch_add(1, Relaxed);
+            delay = delay.max(Self::delay(account));
+        }
         // A loop that waited when it came was up a little later: that is the program's own time, and no pause. What was held had been
         // looked at before the loop waited.
         let waited_since = account.stamps.load(Relaxed);
@@ -506,7 +520,7 @@ impl Ledger {
     #[must_use]
     pub fn called(&self, account: &Account, window: u32, whom: u32, now: u64) -> Stamp {
         self.credit(account, now);
-        let is_target = self.whom.load(Relaxed) == whom + 1;
+        let is_target = self.whom.load(Relaxed) == whom + 1 && self.knows(account);
         let stamp = self.stamped(account, window, now, is_target);
         if is_target && stamp != Stamp::default() {
             let since = self.since(now);
@@ -522,7 +536,7 @@ impl Ledger {
         self.credit(account, now);
         let delay = self.due_delay(window, stamp, arrived);
         self.caused(account, delay, arrived, now);
-        if Self::reading(stamp, window).is_some_and(|reading| reading.is_target) {
+        if Self::reading(stamp, window).is_some_and(|reading| reading.is_target) && self.knows(account) {
             let less = |calls: u64| match calls >> CALLS_SHIFT {
                 0 => None,
                 1 => Some(0),

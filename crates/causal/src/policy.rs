@@ -65,8 +65,8 @@ impl Recorder {
         }
     }
 
-    /// Opens a window; the half of the logs that it writes is emptied first. The one before it must have been read. A window with pauses
-    /// that is opened so is a control: nothing is made faster.
+    /// Opens a window. The one before the last one, whose half of the logs it writes, must have been read. A window with pauses that is
+    /// opened so is a control: nothing is made faster.
     pub fn open(&self, rule: Rule) {
         self.open_as(rule, &Experiment { weights: Some(&Weights::default()), speedup: 0.0 });
     }
@@ -78,17 +78,15 @@ impl Recorder {
 
     fn open_as(&self, rule: Rule, experiment: &Experiment<'_>) {
         let count = self.count.fetch_add(1, Relaxed) + 1;
-        for account in progress::accounts() {
-            account.log().clear(count);
-        }
         self.unix_offset.store(clock::unix_offset(), Relaxed);
         let now = clock::now();
+        let window = (count << COUNT_SHIFT | rule as u32) & WINDOW_MASK;
         if rule == Rule::Pause {
-            self.ledger.open(experiment, now);
+            self.ledger.open(window, experiment, now);
         }
         self.began.store(now, Relaxed);
         // Release: who sees the window sees what it tries.
-        self.window.store((count << COUNT_SHIFT | rule as u32) & WINDOW_MASK, Release);
+        self.window.store(window, Release);
     }
 
     /// Ends the window.
@@ -104,13 +102,13 @@ impl Recorder {
 
     /// What the window with pauses came to that ended last, in virtual time, and what it cost.
     pub fn outcome(&self) -> (Outcome, Spent) {
-        let (count, began, ended) = (self.count.load(Relaxed), self.began.load(Relaxed), self.ended.load(Relaxed));
-        let window = (count << COUNT_SHIFT | Rule::Pause as u32) & WINDOW_MASK;
+        let (began, ended) = (self.began.load(Relaxed), self.ended.load(Relaxed));
+        let window = (self.count.load(Relaxed) << COUNT_SHIFT | Rule::Pause as u32) & WINDOW_MASK;
         let (spent, time) = (self.ledger.spent(ended), ended.saturating_sub(began));
         let mut units = Vec::new();
         let mut busiest = 0;
         for account in progress::accounts() {
-            for (at, event) in decode(account.log().read(count)) {
+            for (at, event) in decode(account.log().read(window >> COUNT_SHIFT)) {
                 match event {
                     Event::Hit { point } => units.push(Unit { at, point, began: None }),
                     Event::VisitEnded { visit, point } => {
@@ -129,16 +127,16 @@ impl Recorder {
 
     /// What was recorded in the window that ended last; `running` says which part of its time a thread had a processor.
     pub fn take(&self, running: impl Fn(&Account) -> f64) -> Trace {
-        let (half, began) = (self.count.load(Relaxed), self.began.load(Relaxed));
+        let (window, began) = (self.count.load(Relaxed) & WINDOW_MASK >> COUNT_SHIFT, self.began.load(Relaxed));
         let mut ended = Some(self.ended.load(Relaxed)).filter(|&ended| ended >= began).unwrap_or_else(clock::now);
         let mut threads = Vec::new();
         for account in progress::accounts() {
             let log = account.log();
-            let mut events = decode(log.read(half));
+            let mut events = decode(log.read(window));
             if events.is_empty() {
                 continue;
             }
-            if log.is_full(half) {
+            if log.is_full(window) {
                 // What a full log would have said about the rest of the window is missing: it ends here for everybody.
                 ended = ended.min(events.last().map_or(ended, |&(at, _)| at));
             }
@@ -167,12 +165,12 @@ impl Recorder {
     }
 
     fn write(&self, account: &Account, window: u32, now: u64, event: Event) {
-        let half = window >> COUNT_SHIFT;
+        let window = window >> COUNT_SHIFT;
         let (entry, more) = event.encode(now);
-        if account.log().push(half, entry)
+        if account.log().push(window, entry)
             && let Some(more) = more
         {
-            account.log().push(half, more);
+            account.log().push(window, more);
         }
     }
 
@@ -334,7 +332,6 @@ pub fn cost_of_hook() -> f64 {
     let span = progress::stage::ROUTE;
     let run = || {
         let count = recorder.count.fetch_add(1, Relaxed) + 1;
-        account.log().clear(count);
         recorder.window.store((count << COUNT_SHIFT | Rule::Record as u32) & WINDOW_MASK, Release);
         let began = clock::now();
         for _ in 0..PAIRS {
@@ -467,7 +464,7 @@ impl Policy for Recorder {
 
     fn hold(&self, account: &'static Account, connection: Stamp, arrived: u64) -> Option<Duration> {
         let wait =
-            self.pausing(account, |ledger, window, now| ledger.hold(window, connection, self.ours(arrived, now), now));
+            self.pausing(account, |ledger, window, now| ledger.hold(window, connection, self.known(arrived, now), now));
         wait.flatten().map(Duration::from_nanos)
     }
 

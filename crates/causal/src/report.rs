@@ -247,7 +247,7 @@ pub enum ReasonCode {
     NoSymbols,
     /// It was stopped before its time.
     Stopped,
-    /// More threads, kinds of work or progress points than are told apart.
+    /// More threads, samples, kinds of work or progress points than are kept or told apart.
     TooMany,
 }
 

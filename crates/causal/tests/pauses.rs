@@ -10,7 +10,7 @@ use causal::outcome::Outcome;
 use causal::policy::Recorder;
 use causal::target::{Part, Weights};
 use progress::sync::mpsc::sync_channel;
-use progress::{Attention, Point, Span, attend, install, thread};
+use progress::{Account, Attention, Point, Policy, Span, Stamp, attend, install, thread};
 
 static RECORDER: Recorder = Recorder::new();
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -90,4 +90,14 @@ fn whoever_is_not_the_target_is_paused() {
     // Everybody is paused for a tenth of 100 ms and more, and who does not wait has to sleep for it.
     assert!(probe.delayed >= 10_000_000 && probe.slept > 0, "{probe:?}");
     assert!(hits(&probed) > 0, "{probed:?}");
+}
+
+#[test]
+fn what_came_at_a_time_that_is_not_known_is_not_held() {
+    static ALONE: Recorder = Recorder::new();
+    let account: &Account = Box::leak(Box::new(Account::new(0, "worker")));
+    ALONE.open_experiment(&Experiment { weights: None, speedup: 0.0 });
+    // A probe pauses everything for a tenth of the time.
+    std::thread::sleep(Duration::from_millis(10));
+    assert_eq!(ALONE.hold(account, Stamp::default(), 0), None);
 }

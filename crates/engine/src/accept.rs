@@ -15,7 +15,7 @@ use progress::{Stamp, stage};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::drive::Connection;
+use crate::drive::{Connection, Known};
 use crate::listener::{Listener, ListenerKey};
 use crate::machine::Protocol;
 use crate::server::Command;
@@ -146,13 +146,14 @@ pub(crate) fn carry(core: &Rc<Core>, listener: &Rc<Listener>, stream: TcpStream,
     let plan = listener.plan();
     match &plan.tls {
         None => {
-            start(Rc::clone(core), Rc::clone(listener), stream, ends, None, listener.admissions(), stamp);
+            let known = Known { stamp, is_timed: false };
+            start(Rc::clone(core), Rc::clone(listener), stream, ends, None, listener.admissions(), known);
         }
         Some(tls) => {
             let (own_core, own_listener, admission) = (Rc::clone(core), Rc::clone(listener), listener.admissions());
             tls::begin(core, listener, Arc::clone(tls), (stream, stamp), ends, move |secured| {
-                let Secured { stream, facts, stamp } = secured;
-                start(own_core, own_listener, stream, ends, Some(Rc::new(facts)), admission, stamp);
+                let Secured { stream, facts, known } = secured;
+                start(own_core, own_listener, stream, ends, Some(Rc::new(facts)), admission, known);
             });
         }
     }
@@ -166,7 +167,7 @@ fn start<T: Transport + 'static>(
     ends: (SocketAddr, SocketAddr),
     tls: Option<Rc<TlsFacts>>,
     admission: u32,
-    stamp: Stamp,
+    known: Known,
 ) {
     let offer = Rc::clone(&listener.plan().offer);
     let machine = match &tls {
@@ -174,5 +175,5 @@ fn start<T: Transport + 'static>(
         Some(facts) => Protocol::protected(&offer, Some(facts.protocol.as_bytes())),
     };
     let connection = Connection::new(core, listener, transport, machine, ends, tls, admission);
-    tokio::task::spawn_local(connection.known_by(stamp));
+    tokio::task::spawn_local(connection.known_by(known));
 }

@@ -112,18 +112,22 @@ impl BlockingPool {
                 queue = self.lock();
                 continue;
             }
-            queue.idle += 1;
+            // The profiler is not told with the lock, since it may let us stand still. So work may have come meanwhile.
+            drop(queue);
             progress::before_block();
-            let (woken, timeout) = self.work.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
-            queue = woken;
-            queue.idle -= 1;
-            if progress::is_active() {
-                // Not with the lock: the profiler may let us stand still.
-                drop(queue);
-                progress::after_block();
-                queue = self.lock();
+            queue = self.lock();
+            let mut is_idle = false;
+            if queue.jobs.is_empty() {
+                queue.idle += 1;
+                let (woken, timeout) = self.work.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
+                queue = woken;
+                queue.idle -= 1;
+                is_idle = timeout.timed_out();
             }
-            if timeout.timed_out() && queue.jobs.is_empty() {
+            drop(queue);
+            progress::after_block();
+            queue = self.lock();
+            if is_idle && queue.jobs.is_empty() {
                 queue.threads -= 1;
                 return;
             }

@@ -49,6 +49,14 @@ pub(crate) const SLICES_MAX: usize = 64;
 /// Pieces of a body below this are not left in the block that they came in while they wait for a slow reader.
 pub(crate) const COPIED_BELOW: u64 = 8 * 1024;
 
+/// What the profiler knows a connection by, from before it was one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known {
+    pub(crate) stamp: Stamp,
+    /// The kernel keeps the times when octets come.
+    pub(crate) is_timed: bool,
+}
+
 /// A connection under way.
 pub(crate) struct Connection<T: Transport, M: Machine> {
     core: Rc<Core>,
@@ -136,9 +144,10 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         }
     }
 
-    /// Goes on under the stamp that its handshake had.
-    pub(crate) fn known_by(mut self, stamp: Stamp) -> Self {
-        self.stamp = stamp;
+    /// Goes on as the profiler knows it from before.
+    pub(crate) fn known_by(mut self, known: Known) -> Self {
+        self.stamp = known.stamp;
+        self.input.retimed(known.is_timed);
         self
     }
 

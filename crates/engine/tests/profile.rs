@@ -3,9 +3,11 @@
 
 mod support;
 
+use std::io::{Read, Write};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use causeway_testkit::http2::{Wire, kind};
+use support::client::Asked;
 use support::origin::Origin;
 use support::recorder::{Recording, alone};
 use support::{Client, Seen, Server};
@@ -291,6 +293,36 @@ fn answers_of_upstreams_are_held_and_nothing_is_lost() {
     assert_eq!(client.get(&format!("{target}/octets/100000")).body.len(), 100_000);
 }
 
+/// Both ends of a tunnel wait for each other, or nobody does: that it is idle is not the upstream's doing.
+#[test]
+fn a_tunnel_is_no_wait_for_an_upstream() {
+    let alone = alone();
+    let server = Server::start(|_| {});
+    let origin = Origin::new(vec![|peer| {
+        peer.head();
+        peer.send("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
+        for _ in 0..3 {
+            let octets = peer.exactly(3);
+            peer.send(octets);
+        }
+        peer.rest();
+    }]);
+    let mut client = settled(&server);
+    let recording = Recording::new(&alone);
+    client.send(format!("GET {} HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n", origin.target()));
+    assert_eq!(client.answer_to(Asked::Tunnel).status, 101);
+    for _ in 0..3 {
+        client.send("one");
+        assert_eq!(client.exactly(3), b"one");
+    }
+    let lines = recording.stop();
+    let calls: Vec<_> =
+        lines.iter().filter(|line| line.starts_with("called") || line.starts_with("answered")).collect();
+    assert_eq!(calls, [&format!("called u1 upstream 127.0.0.1:{}", origin.port), "answered u1"], "{lines:#?}");
+    client.reset();
+    origin.end();
+}
+
 #[test]
 fn over_tls_a_handshake_is_the_connections_first_exchange() {
     let alone = alone();
@@ -442,6 +474,30 @@ fn what_is_held_comes_later_and_nothing_is_lost() {
     assert_eq!((answers[0].text(), answers[1].body.len()), ("fixed", 200_000));
     recording.stop();
     assert_eq!(client.get("/fixed").text(), "fixed", "and it goes on when the profile is over");
+}
+
+/// Each octet of the head is held; that the server does not look at it is no time that the peer is given.
+#[test]
+fn a_head_that_drips_is_not_let_off_by_holds() {
+    let alone = alone();
+    let server = Server::start(|setup| setup.timeouts.head = 50 * PAUSE);
+    let mut client = settled(&server);
+    let recording = Recording::new(&alone);
+    recording.hold(PAUSE);
+    client.stream.set_nonblocking(true).unwrap();
+    let (mut answer, end) = ([0; 12], Instant::now() + support::PATIENCE);
+    client.send("GET /fixed HTTP/1.1\r\nX: ");
+    loop {
+        assert!(Instant::now() < end, "it drips for ever");
+        std::thread::sleep(2 * PAUSE);
+        // An octet may meet the close: then the answer was there before.
+        let _ = client.stream.write(b"x");
+        if client.stream.read_exact(&mut answer).is_ok() {
+            break;
+        }
+    }
+    assert_eq!(&answer, b"HTTP/1.1 408");
+    assert!(recording.held() > 4, "{}", recording.held());
 }
 
 #[test]

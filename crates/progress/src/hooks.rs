@@ -1,5 +1,6 @@
 //! The policy, and the functions by which a program reaches it.
 
+use std::cell::Cell;
 use std::num::NonZeroU32;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -27,8 +28,8 @@ pub enum Attention {
 }
 
 /// What a profiler does at each hook. Every method is called on the thread that `account` is of, and only at
-/// [`Attention::Everything`], except for the thread's begin and end, and for its waits, which are told at [`Attention::Spans`] too. None
-/// may block longer than the delay that it means to add.
+/// [`Attention::Everything`], except for the thread's begin and end, and for its waits, which are told at [`Attention::Spans`] too; the
+/// end of a wait whose begin was told always is. None may block longer than the delay that it means to add.
 pub trait Policy: Sync {
     /// The thread has an account from now on.
     fn thread_began(&self, account: &'static Account);
@@ -167,18 +168,24 @@ pub fn at(site: Span) {
     }
 }
 
+thread_local! {
+    /// Whether the policy was told that this thread waits.
+    static WAITS: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Before the thread waits for it does not know what: an event loop for its next event.
 #[inline]
 pub fn before_block() {
     if is_active() {
+        WAITS.set(true);
         ask(Policy::before_block);
     }
 }
 
-/// After [`before_block`].
+/// After [`before_block`]. A profile may have ended meanwhile: the policy is told all the same, so that a wait never seems to last.
 #[inline]
 pub fn after_block() {
-    if is_active() {
+    if WAITS.replace(false) || is_active() {
         ask(Policy::after_block);
     }
 }

@@ -1,7 +1,7 @@
 //! What a thread writes down for the profiler: plain entries in memory that is its own, so that writing is two stores.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How many entries a half of a log takes; 4 MiB, of which only what is used becomes resident.
 pub const ENTRIES_MAX: usize = 1 << 18;
@@ -11,6 +11,9 @@ pub const ENTRIES_MAX: usize = 1 << 18;
 pub struct Entry(pub u64, pub u64);
 
 /// Two halves: a thread writes the one while the profiler reads the other. One thread writes, one reads.
+///
+/// A half is of one window at a time, by its number: the first entry of another one empties it. So whoever stood still in the middle of
+/// writing, for as long as two windows, spoils nothing.
 #[derive(Debug, Default)]
 pub struct Log {
     halves: [Half; 2],
@@ -18,8 +21,16 @@ pub struct Log {
 
 #[derive(Debug, Default)]
 struct Half {
-    len: AtomicUsize,
+    /// The window's number above, how many entries it has below.
+    used: AtomicU64,
     words: OnceLock<Box<[AtomicU64]>>,
+}
+
+impl Half {
+    fn len(&self, window: u32, order: Ordering) -> usize {
+        let used = self.used.load(order);
+        if (used >> 32) as u32 == window { used as u32 as usize } else { 0 }
+    }
 }
 
 impl Log {
@@ -27,36 +38,58 @@ impl Log {
         Self::default()
     }
 
-    /// Adds an entry to a half (its lowest bit counts); whether there was room.
+    fn half(&self, window: u32) -> &Half {
+        &self.halves[(window & 1) as usize]
+    }
+
+    /// Adds an entry to a window's half, which is the lowest bit of its number; whether there was room.
     #[inline]
-    pub fn push(&self, half: u32, entry: Entry) -> bool {
-        let half = &self.halves[(half & 1) as usize];
-        let at = half.len.load(Ordering::Relaxed);
+    pub fn push(&self, window: u32, entry: Entry) -> bool {
+        let half = self.half(window);
+        let at = half.len(window, Ordering::Relaxed);
         let words = half.words.get_or_init(room);
         let Some(slot) = words.get(2 * at..2 * at + 2) else { return false };
         slot[0].store(entry.0, Ordering::Relaxed);
         slot[1].store(entry.1, Ordering::Relaxed);
         // Release: whoever sees the length sees the entries.
-        half.len.store(at + 1, Ordering::Release);
+        half.used.store(u64::from(window) << 32 | (at as u64 + 1), Ordering::Release);
         true
     }
 
-    /// The entries of a half so far.
-    pub fn read(&self, half: u32) -> impl ExactSizeIterator<Item = Entry> {
-        let half = &self.halves[(half & 1) as usize];
-        let len = half.len.load(Ordering::Acquire);
+    /// The entries of a window so far; none when its half is another one's.
+    pub fn read(&self, window: u32) -> impl ExactSizeIterator<Item = Entry> {
+        let half = self.half(window);
+        let len = half.len(window, Ordering::Acquire);
         let words = half.words.get().map_or(&[][..], |words| &words[..2 * len]);
         words.as_chunks::<2>().0.iter().map(|[a, b]| Entry(a.load(Ordering::Relaxed), b.load(Ordering::Relaxed)))
     }
 
-    /// Whether a half takes no more.
-    pub fn is_full(&self, half: u32) -> bool {
-        self.halves[(half & 1) as usize].len.load(Ordering::Relaxed) >= ENTRIES_MAX
+    /// Whether a window's half takes no more.
+    pub fn is_full(&self, window: u32) -> bool {
+        self.half(window).len(window, Ordering::Relaxed) >= ENTRIES_MAX
     }
 
-    /// Forgets the entries of a half. The thread must not be writing it: it writes the other.
-    pub fn clear(&self, half: u32) {
-        self.halves[(half & 1) as usize].len.store(0, Ordering::Release);
+    /// Gives the memory back to the system; the entries are lost. Whoever still writes does no harm: what it writes to is there again,
+    /// and zeroes that stand in its place are of a window that nobody reads any more.
+    pub fn give_back(&self) {
+        for half in &self.halves {
+            if let Some(words) = half.words.get() {
+                give_back(words);
+            }
+        }
+    }
+}
+
+/// Makes the whole pages among the words zeroes that take no memory.
+#[expect(unsafe_code, reason = "megabytes for each thread would stay resident between profiles")]
+fn give_back(words: &[AtomicU64]) {
+    const PAGE: usize = 64 * 1024;
+    let all = words.as_ptr_range();
+    let (begin, end) = (all.start.addr().next_multiple_of(PAGE), all.end.addr() / PAGE * PAGE);
+    if begin < end {
+        // SAFETY: within the words, which are private memory of ours and atomic: to Rust it is a store of zeroes to each. Where the
+        // system refuses, they stay what they are.
+        unsafe { libc::madvise(all.start.cast_mut().with_addr(begin).cast(), end - begin, libc::MADV_DONTNEED) };
     }
 }
 
@@ -77,14 +110,30 @@ mod tests {
         let log = Log::new();
         assert!(log.push(2, Entry(1, 2)));
         assert!(log.push(3, Entry(3, 4)));
-        assert_eq!(log.read(0).collect::<Vec<_>>(), [Entry(1, 2)]);
-        assert_eq!(log.read(1).collect::<Vec<_>>(), [Entry(3, 4)]);
-        log.clear(0);
-        assert_eq!(log.read(0).len(), 0);
+        assert_eq!(log.read(2).collect::<Vec<_>>(), [Entry(1, 2)]);
+        assert_eq!(log.read(3).collect::<Vec<_>>(), [Entry(3, 4)]);
         for at in 0..ENTRIES_MAX as u64 {
-            assert!(log.push(0, Entry(at, 0)));
+            assert!(log.push(4, Entry(at, 0)));
         }
-        assert!(log.is_full(0) && !log.push(0, Entry(0, 0)));
-        assert_eq!(log.read(0).len(), ENTRIES_MAX);
+        assert!(log.is_full(4) && !log.push(4, Entry(0, 0)));
+        assert_eq!((log.read(4).len(), log.read(2).len()), (ENTRIES_MAX, 0));
+        assert!(!log.is_full(6));
+        log.give_back();
+        assert!(log.push(6, Entry(5, 6)));
+        assert_eq!(log.read(6).collect::<Vec<_>>(), [Entry(5, 6)]);
+    }
+
+    #[test]
+    fn who_comes_two_windows_late_spoils_nothing() {
+        let log = Log::new();
+        for at in 0..10 {
+            assert!(log.push(2, Entry(at, 0)));
+        }
+        assert!(log.push(4, Entry(1, 1)));
+        // The last of the old window.
+        assert!(log.push(2, Entry(10, 0)));
+        assert_eq!(log.read(4).len(), 0);
+        assert!(log.push(4, Entry(2, 2)));
+        assert_eq!(log.read(4).collect::<Vec<_>>(), [Entry(2, 2)]);
     }
 }

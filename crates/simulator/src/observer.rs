@@ -124,7 +124,7 @@ impl Observer {
     pub(crate) fn pause(&mut self, experiment: &Experiment<'_>, now: u64) {
         self.open(Mode::Pause, now);
         self.units.clear();
-        self.ledger.open(experiment, now);
+        self.ledger.open(self.window, experiment, now);
     }
 
     pub(crate) fn paused(&mut self, now: u64) -> (Outcome, Spent, u64) {

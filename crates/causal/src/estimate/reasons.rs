@@ -5,6 +5,7 @@ use crate::kinds::{self, KINDS_MAX};
 use crate::load::Verdict;
 use crate::profiler::Modes;
 use crate::report::{CurvePoint, LoadKind, Reason, ReasonCode, Report};
+use crate::sample::{Lost, THREADS_MAX};
 use crate::statistics::Ratio;
 use crate::target::Target;
 
@@ -30,6 +31,8 @@ const WINDOWS_FEW: usize = 4;
 const WIDE: (f64, f64) = (0.02, 0.2);
 /// A rate that differs by this part between the halves of a run.
 const CHANGED: f64 = 0.25;
+/// Samples that are lost by chance: a part of all.
+const LOST: f64 = 0.01;
 /// Targets at the top whose intervals are looked at.
 const TOP: usize = 5;
 /// Names that are told to whoever asked for one that is not there.
@@ -223,6 +226,7 @@ pub(super) fn add(report: &mut Report, evidence: &Evidence, seen: &Seen<'_>) {
         let points = seen.points;
         say("", ReasonCode::TooMany, format!("of {points} progress points the {shown} that were hit most have curves"));
     }
+    lost(&mut say, &evidence.lost, evidence.kinds.values().sum());
     if evidence.is_stopped {
         say("", ReasonCode::Stopped, format!("it was stopped after {:.1} s", evidence.elapsed as f64 / 1e9));
     }
@@ -255,6 +259,24 @@ fn load(say: &mut impl FnMut(&str, ReasonCode, String), seen: &Seen<'_>, units: 
             "whether the load follows the program's pace could not be tried well enough; it is taken to".into(),
         ),
         LoadKind::Closed => {}
+    }
+}
+
+/// What the sampler did not see, where that is enough to matter.
+fn lost(say: &mut impl FnMut(&str, ReasonCode, String), lost: &Lost, taken: u64) {
+    let Lost { samples, threads } = *lost;
+    let all = samples + taken;
+    if samples as f64 > LOST * all as f64 {
+        let text = format!(
+            "{samples} of {all} samples were lost, since nobody took them in time: busy threads are seen too little"
+        );
+        say("", ReasonCode::TooMany, text);
+    }
+    if threads > 0 {
+        let text = format!(
+            "{threads} threads were not sampled: the system had no timer for them, or there are more than {THREADS_MAX}"
+        );
+        say("", ReasonCode::TooMany, text);
     }
 }
 
@@ -364,6 +386,19 @@ mod tests {
         assert!(reasons.is_empty());
         assert!(disagreement("a", true, &[point(0.5, 0.1)], &[point(0.5, 0.15)], &mut reasons));
         assert_eq!((reasons.len(), reasons[0].code), (1, ReasonCode::Disagreement));
+    }
+
+    #[test]
+    fn what_was_not_sampled_is_said() {
+        for (samples, threads, taken, want) in
+            [(0, 0, 100, 0), (1, 0, 1000, 0), (20, 0, 1000, 1), (9, 0, 0, 1), (0, 3, 1000, 1), (20, 3, 1000, 2)]
+        {
+            let mut said = Vec::new();
+            let mut say = |_: &str, code, text: String| said.push((code, text));
+            lost(&mut say, &Lost { samples, threads }, taken);
+            assert_eq!(said.len(), want, "{said:?}");
+            assert!(said.iter().all(|(code, _)| *code == ReasonCode::TooMany));
+        }
     }
 
     #[test]

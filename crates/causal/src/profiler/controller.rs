@@ -12,6 +12,7 @@ use crate::load::ProbeBlock;
 use crate::outcome::Outcome;
 use crate::profiler::Phase;
 use crate::report::{LoadKind, Reason, ReasonCode, Report};
+use crate::sample::Lost;
 use crate::target::{Target, Weights};
 
 /// Memory that recorded windows may take, octets.
@@ -56,6 +57,8 @@ pub(super) trait Program {
     fn paused(&mut self) -> (Outcome, u64);
     /// Takes the samples since the last time, and tells the kind of each.
     fn samples(&mut self, seen: &mut dyn FnMut(u32));
+    /// What was not sampled so far.
+    fn lost(&self) -> Lost;
     /// What a hook costs while a window is open, nanoseconds.
     fn cost_of_hook(&self) -> f64;
     /// Begins to work out what the evidence shows, beside the program; nothing while it still does.
@@ -142,6 +145,16 @@ struct Open {
 enum Of {
     Load(ProbeBlock, Vec<[f64; 2]>),
     Target { block: Block, targets: Arc<Vec<Target>>, at: usize, kinds: Kinds },
+}
+
+impl Of {
+    /// Where the kinds of its windows' samples are counted.
+    fn kinds(&mut self) -> Option<&mut Kinds> {
+        match self {
+            Self::Load(..) => None,
+            Self::Target { kinds, .. } => Some(kinds),
+        }
+    }
 }
 
 impl<P: Program> Controller<'_, P> {
@@ -279,12 +292,17 @@ impl<P: Program> Controller<'_, P> {
             Of::Load(..) => self.program.pause(Some(&Weights::default()), 0.0),
         }
         let mut is_aborted = false;
+        let mut drain_due = opened + DRAIN;
         loop {
             let left = (opened + pause.length).saturating_sub(self.program.now());
             if left == 0 || self.program.is_stopped() {
                 break;
             }
             self.program.sleep(left.min(POLL));
+            if self.program.now() >= drain_due {
+                drain_due += DRAIN;
+                self.sample(open.of.kinds());
+            }
             if pause.treated && Plan::is_too_dear(pause, self.program.spent()) {
                 is_aborted = true;
                 break;
@@ -335,13 +353,12 @@ impl<P: Program> Controller<'_, P> {
                 } else {
                     block.control[1] += lasted as f64;
                 }
-                self.sample(None);
             }
-            Of::Target { block, kinds, .. } => {
+            Of::Target { block, .. } => {
                 block.add(outcome, lasted.saturating_sub(spent) as f64, pause.treated, points);
-                self.sample(Some(kinds));
             }
         }
+        self.sample(open.of.kinds());
     }
 
     fn close(&mut self, of: Of) {
@@ -364,6 +381,7 @@ impl<P: Program> Controller<'_, P> {
     /// All that is known now.
     fn evidence(&mut self) -> Evidence {
         self.evidence.elapsed = self.program.now() - self.began;
+        self.evidence.lost = self.program.lost();
         self.evidence.unaffordable = self.plan.unaffordable().map(str::to_owned).collect();
         Evidence { recordings: self.recordings.all(), ..self.evidence.clone() }
     }

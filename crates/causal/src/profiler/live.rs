@@ -14,7 +14,7 @@ use crate::policy::{Recorder, Rule, cost_of_hook};
 use crate::profiler::controller::Program;
 use crate::profiler::{StartError, Stop};
 use crate::report::Stack;
-use crate::sample::{Rate, Sample, Sampler, cpu_time};
+use crate::sample::{Lost, Rate, Sample, Sampler, cpu_time};
 use crate::symbols::Symbols;
 use crate::target::{Profile, Target, Weights};
 
@@ -80,6 +80,9 @@ impl Live {
         RECORDER.close();
         attend(Attention::Nothing);
         self.sampler = None;
+        for account in accounts() {
+            account.log().give_back();
+        }
     }
 }
 
@@ -159,6 +162,10 @@ impl Program for Live {
         if self.batch.frames.len() > FRAMES_MAX {
             self.hand_over();
         }
+    }
+
+    fn lost(&self) -> Lost {
+        self.sampler.as_ref().map_or_else(Lost::default, Sampler::lost)
     }
 
     fn cost_of_hook(&self) -> f64 {

@@ -8,6 +8,7 @@ use crate::estimate::{Analyst, Effort, Evidence, Finding, Naming, Recording};
 use crate::experiment::{Dice, PROBE};
 use crate::outcome::{Outcome, PointOutcome};
 use crate::report::{LoadKind, Mode, Stack, TargetReport};
+use crate::sample::Lost;
 use crate::target::{Part, Target, TargetKind, Weights};
 use crate::trace::{Event, Thread, Trace};
 
@@ -34,6 +35,7 @@ struct Sim {
     pausing: Option<(f64, f64)>,
     spent: f64,
     slept: u64,
+    lost: Lost,
     dice: Dice,
     stop_at: u64,
     named: Vec<&'static str>,
@@ -53,6 +55,7 @@ impl Sim {
             pausing: None,
             spent: 0.0,
             slept: 0,
+            lost: Lost::default(),
             dice: Dice::new(seed),
             stop_at: u64::MAX,
             named: vec!["hot", "half of the rest", "nothing"],
@@ -187,6 +190,7 @@ impl Program for Simulated {
         assert!(length > 0);
         sim.now += length;
         sim.slept += length;
+        assert!(sim.slept < 60_000_000, "rings are emptied in time, in windows of any kind");
         if let Some((growth, _)) = sim.pausing {
             sim.spent += growth * length as f64;
         }
@@ -249,6 +253,10 @@ impl Program for Simulated {
             seen(if is_hot { HOT } else { REST });
             self.analyst.naming().samples += 1;
         }
+    }
+
+    fn lost(&self) -> Lost {
+        self.sim.lost
     }
 
     fn cost_of_hook(&self) -> f64 {
@@ -406,6 +414,9 @@ fn what_was_not_seen_is_said() {
     let idle = profile(Sim { until: 0, ..Sim::new(1) }, &seconds(4));
     assert!(codes(&idle).contains(&("", ReasonCode::NoProgress)), "{:?}", idle.reasons);
     assert!(idle.targets.iter().all(|target| target.curve.is_empty()), "shares, and no claims");
+
+    let deaf = profile(Sim { lost: Lost { samples: 1000, threads: 2 }, ..Sim::new(1) }, &seconds(4));
+    assert_eq!(codes(&deaf).iter().filter(|&&code| code == ("", ReasonCode::TooMany)).count(), 2, "{:?}", deaf.reasons);
 
     let nothing = profile(Sim { named: Vec::new(), until: 0, ..Sim::new(1) }, &seconds(1));
     assert!(nothing.targets.is_empty() && codes(&nothing).contains(&("", ReasonCode::NoProgress)));

@@ -30,6 +30,10 @@ pub(super) enum Owed {
 impl<T: Transport, M: Machine> Connection<T, M> {
     /// Sets the deadline for what the peer owes now, or finds that it has passed.
     pub(super) fn watch(&mut self, task: &mut Task<'_>, out: &mut WriteList) -> ControlFlow<()> {
+        if self.input.is_held() {
+            // What the peer owes may be among it. Until that was looked at, which is soon, it owes what it did, and since then.
+            return ControlFlow::Continue(());
+        }
         let owed = self.owed(task, out);
         if owed != self.owed {
             self.owed = owed;
@@ -54,10 +58,6 @@ impl<T: Transport, M: Machine> Connection<T, M> {
         }
         if !out.is_empty() {
             return Owed::Room;
-        }
-        if self.input.is_held() {
-            // What the peer owes may be among it.
-            return Owed::Nothing;
         }
         if self.phase == Phase::HalfClosed && self.exchanges.iter().any(|exchange| self.hangs(exchange)) {
             return Owed::Close;

@@ -203,6 +203,16 @@ fn two_exchanges_open_at_once() {
 }
 
 #[test]
+fn times_that_a_handshake_wanted_are_not_kept_for_ever() {
+    for is_timed in [false, true] {
+        let mut bench = Bench::new();
+        bench.connection = bench.connection.known_by(Known { stamp: Stamp::default(), is_timed });
+        assert!(bench.turn().is_pending());
+        assert_eq!(bench.wire.borrow().timed, is_timed.then_some(false), "no profile runs");
+    }
+}
+
+#[test]
 fn a_stream_without_window_waits_while_the_other_goes_on() {
     let mut bench = Bench::new();
     bench.connection.machine.windows = [1000, 1_000_000];

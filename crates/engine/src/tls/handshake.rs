@@ -38,6 +38,7 @@ use super::session::Session;
 use super::stream::Keys;
 use super::{TlsStream, names};
 use crate::clock;
+use crate::drive::Known;
 use crate::listener::Listener;
 use crate::timers::TimerKey;
 use crate::transport::Transport;
@@ -56,8 +57,7 @@ type ServerSession = Session<UnbufferedServerConnection>;
 pub(crate) struct Secured {
     pub(crate) stream: TlsStream,
     pub(crate) facts: TlsFacts,
-    /// What the profiler knows the connection by.
-    pub(crate) stamp: Stamp,
+    pub(crate) known: Known,
 }
 
 /// Starts a handshake's task, on a connection that the profiler knows by a stamp. `carry` takes the connection over, which counts as the worker's until then.
@@ -359,7 +359,8 @@ impl Handshake {
         match TlsStream::new(core, tcp, secrets, Keys::Server(keys), inbound, is_over) {
             Some(stream) => {
                 self.is_counted.set(false);
-                carry(Secured { stream, facts, stamp: self.stamp.get() });
+                let known = Known { stamp: self.stamp.get(), is_timed: self.is_timed.get() };
+                carry(Secured { stream, facts, known });
             }
             None => tracing::error!(peer = %self.peer, "a finished TLS handshake gave keys of another suite"),
         }

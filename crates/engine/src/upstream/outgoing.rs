@@ -45,6 +45,8 @@ enum Asked {
     Awaited,
     /// It said something, or no profile ran.
     Heard,
+    /// It answered with a tunnel, in which nobody waits for the upstream more than it waits for us.
+    Tunnel,
 }
 
 /// A call on a connection.
@@ -292,6 +294,9 @@ impl Outgoing {
             self.outbound = Outbound::Sent;
         }
         let length = if let BodyLength::Sized(octets) = body { Some(octets) } else { None };
+        if tunnel {
+            self.asked = Asked::Tunnel;
+        }
         self.inbound = Inbound::Body;
         self.since = clock::now();
         self.call.put_head(head, length, tunnel);

@@ -7,9 +7,11 @@ use progress::{Account, Entry, Lock, Point, Policy, Sharing, Span, Stamp};
 
 pub(crate) struct Scribe {
     next: AtomicU64,
+    /// The window that is written: another one when a thread's log is full.
+    window: AtomicU32,
 }
 
-pub(crate) static SCRIBE: Scribe = Scribe { next: AtomicU64::new(1) };
+pub(crate) static SCRIBE: Scribe = Scribe { next: AtomicU64::new(1), window: AtomicU32::new(1) };
 
 impl Scribe {
     /// How many hooks were heard.
@@ -18,9 +20,9 @@ impl Scribe {
     }
 
     fn write(&self, account: &Account, what: u64) {
-        let log = account.log();
-        if !log.push(0, Entry(self.next.fetch_add(1, Relaxed), what)) {
-            log.clear(0);
+        let window = self.window.load(Relaxed);
+        if !account.log().push(window, Entry(self.next.fetch_add(1, Relaxed), what)) {
+            self.window.store(window + 2, Relaxed);
         }
     }
 

@@ -1,10 +1,14 @@
 //! Channels.
 
+use std::cell::Cell;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::mpsc as theirs;
 use std::time::Duration;
 
 use progress::sync::Arc;
-use progress::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError, channel, sync_channel};
+use progress::sync::mpsc::{
+    self as ours, RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError, channel, sync_channel,
+};
 use progress::thread;
 
 use crate::always;
@@ -97,6 +101,16 @@ fn as_stds_by_chance() {
             assert_eq!(receiver.map(|receiver| receiver.into_iter().collect()), theirs, "seed {seed}");
         }
     });
+}
+
+/// As std's, whatever is sent: that it compiles is the test.
+#[test]
+fn channels_may_be_used_after_a_panic() {
+    fn is_as_safe<A: UnwindSafe + RefUnwindSafe, B: UnwindSafe + RefUnwindSafe>() {}
+    type Sent = Cell<u8>;
+    is_as_safe::<theirs::Receiver<Sent>, ours::Receiver<Sent>>();
+    is_as_safe::<theirs::Sender<Sent>, ours::Sender<Sent>>();
+    is_as_safe::<theirs::SyncSender<Sent>, ours::SyncSender<Sent>>();
 }
 
 #[test]

@@ -13,11 +13,13 @@ pub(super) struct Wire {
     pub(super) outbound: Vec<u8>,
     /// Octets that the peer takes before a write waits.
     pub(super) room: usize,
+    /// Whether times are kept, since that was last said.
+    pub(super) timed: Option<bool>,
 }
 
 impl Default for Wire {
     fn default() -> Self {
-        Self { inbound: VecDeque::new(), outbound: Vec::new(), room: usize::MAX }
+        Self { inbound: VecDeque::new(), outbound: Vec::new(), room: usize::MAX, timed: None }
     }
 }
 
@@ -35,7 +37,9 @@ impl Transport for WireEnd {
         Poll::Ready(Ok(len.into()))
     }
 
-    fn keep_times(&self, _: bool) {}
+    fn keep_times(&self, on: bool) {
+        self.0.borrow_mut().timed = Some(on);
+    }
 
     fn poll_write(&mut self, _: &mut Task<'_>, octets: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let wire = &mut *self.0.borrow_mut();

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
-use std::panic::Location;
+use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -163,6 +163,10 @@ impl<T> Way<T> {
         Ok(Taken { stamp: message.stamp, value: message.value, ticket: 0 })
     }
 }
+
+// As std's: what a panic may leave half done is in no channel.
+impl<T> UnwindSafe for Receiver<T> {}
+impl<T> RefUnwindSafe for Receiver<T> {}
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
