@@ -187,7 +187,6 @@ impl Recorder {
         if account.window.load(Relaxed) != window {
             // The first of this window: what the thread was at comes before it.
             account.window.store(window, Relaxed);
-            account.stamps.store(0, Relaxed);
             self.write(account, window, now, Event::Kind(find_kind(account)));
         }
         self.write(account, window, now, event(now));
@@ -287,7 +286,7 @@ fn restore_timers(slack: Option<u64>) {
     let _ = rustix::thread::set_current_timer_slack(slack.and_then(NonZeroU64::new));
 }
 
-/// A number for what the thread sends, unique in the window.
+/// A number for what the thread sends, unique in the window, also where another thread had the account earlier in it.
 fn fresh(account: &Account) -> u64 {
     let serial = account.stamps.load(Relaxed) + 1;
     account.stamps.store(serial, Relaxed);
@@ -352,14 +351,20 @@ pub fn cost_of_hook() -> f64 {
 impl Policy for Recorder {
     fn thread_began(&self, account: &'static Account) {
         account.blocked_since.store(0, Relaxed);
-        if let (window, Rule::Pause) = self.window() {
-            self.ledger.begin(account, window, clock::now());
-            find_kind(account);
+        match self.window() {
+            // Until now it was at nothing, whoever had the account before.
+            (window, Rule::Record) => self.record_in(account, window, |_| Event::BlockEnded),
+            (window, Rule::Pause) => {
+                self.ledger.begin(account, window, clock::now());
+                find_kind(account);
+            }
+            (_, Rule::Rest) => {}
         }
         sample::thread_began(account);
     }
 
     fn thread_ended(&self, account: &'static Account) {
+        self.record(account, |_, _| Event::BlockBegan);
         sample::thread_ended(account);
     }
 
