@@ -2,7 +2,8 @@
 //!
 //! The interval of a screened gain has four parts, added as independent errors are: how much windows differ (t over windows), how well the
 //! target's part of each kind of work is known (its samples; delta method), how far the replay is off where nothing was changed, and an
-//! allowance for the instrument, [`ALLOWANCE`], which is the same for every program.
+//! allowance for the instrument, [`ALLOWANCE`], which is the same for every program. That of a gain that pauses found has them all but
+//! the replay's, and instead how far the windows are off the run.
 //!
 //! - `recording`: windows that were recorded; `screen`: what they answer.
 //! - `confirm`: blocks of windows that paused.
@@ -506,7 +507,7 @@ fn rank(target: &TargetReport, common: f64, load: LoadKind) -> f64 {
 }
 
 /// How well the time that is a target's is known, as a part of it.
-fn sampling_error(weights: &Weights, recordings: &[Arc<Recording>]) -> f64 {
+pub(crate) fn sampling_error(weights: &Weights, recordings: &[Arc<Recording>]) -> f64 {
     let mut kinds = std::collections::BTreeMap::new();
     for (&kind, &time) in recordings.iter().flat_map(|one| &one.kinds) {
         *kinds.entry(kind).or_insert(0.0) += time;

@@ -125,17 +125,56 @@ fn interval(speedup: f64, gain: f64, half: f64, share: f64) -> CurvePoint {
     CurvePoint { speedup, gain, low: gain - half, high: gain + half, expected: share * speedup }
 }
 
-/// The gains that pauses found, by speed-up; `phase` is the factor by which the target is more in the run than in its windows.
-pub(super) fn confirmed(blocks: &[&Block], point: u32, share: f64, phase: f64) -> Vec<CurvePoint> {
+/// The gains that pauses found, by speed-up; `phase` is the factor by which the target is more in the run than in its windows, with the
+/// standard error of its logarithm.
+pub(super) fn confirmed(blocks: &[&Block], point: u32, share: f64, phase: (f64, f64)) -> Vec<CurvePoint> {
     let mut speedups: Vec<f64> = blocks.iter().map(|block| block.speedup).collect();
     speedups.sort_by(f64::total_cmp);
     speedups.dedup();
     let at = |speedup: f64| {
         let blocks: Vec<&Block> = blocks.iter().copied().filter(|block| block.speedup == speedup).collect();
         let ratio = confirm::ratio(&blocks, point).filter(|ratio| ratio.freedom > 0.0)?;
-        let gain = (1.0 - ratio.mean) * phase;
-        let half = (ratio.half_width() * phase).hypot(NORMAL * others(gain, 0.0, 0.0));
+        // Who is paused is paused for as much as the target is believed to have run. Samples only add up, so what they get wrong is
+        // nearly the same in all blocks.
+        let samples = blocks.iter().map(|block| block.samples).sum::<f64>() / blocks.len() as f64;
+        let (factor, error) = phase;
+        let gain = (1.0 - ratio.mean) * factor;
+        let half = (ratio.half_width() * factor).hypot(NORMAL * others(gain, samples.hypot(error) * gain.abs(), 0.0));
         Some(interval(speedup, gain, half, share))
     };
     speedups.into_iter().filter_map(at).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::Progressed;
+
+    /// Blocks of half the speed-up that all found a gain of 0.1.
+    fn blocks(samples: f64) -> Vec<Block> {
+        let sums = [(100.0, 1000.0), (100.0, 900.0)].map(|(units, time)| Progressed { units, time });
+        (0..4).map(|_| Block { sums: vec![sums], ..Block::new("a", 0.5, samples) }).collect()
+    }
+
+    fn half(point: &CurvePoint) -> f64 {
+        (point.high - point.low) / 2.0
+    }
+
+    /// Who takes a target for a tenth more than it is pauses everybody for a tenth more.
+    #[test]
+    fn what_pauses_found_is_as_uncertain_as_what_they_paused_for() {
+        let of = |samples: f64, phase| {
+            let blocks = blocks(samples);
+            let found = confirmed(&blocks.iter().collect::<Vec<_>>(), 0, 0.2, phase);
+            assert_eq!(found.len(), 1);
+            found[0]
+        };
+        let sure = of(0.0, (1.0, 0.0));
+        assert!((sure.gain - 0.1).abs() < 1e-12 && (half(&sure) - 0.006).abs() < 1e-9, "{sure:?}");
+        let sampled = of(0.1, (1.0, 0.0));
+        assert!((half(&sampled) - 0.006_f64.hypot(NORMAL * 0.01)).abs() < 1e-9, "{sampled:?}");
+        let corrected = of(0.0, (1.5, 0.1));
+        assert!((corrected.gain - 0.15).abs() < 1e-12, "{corrected:?}");
+        assert!((half(&corrected) - 0.0075_f64.hypot(NORMAL * 0.015)).abs() < 1e-9, "{corrected:?}");
+    }
 }
