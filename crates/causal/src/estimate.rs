@@ -41,6 +41,8 @@ const WHOLE_MAX: usize = 12;
 const CANDIDATES_MAX: usize = 8;
 /// Targets whose intervals say whether a profile is precise, and how narrow they must be.
 const PRECISE: (usize, f64) = (5, 0.01);
+/// Where a replay without any change is that far off, pauses are the better witness.
+const UNFAITHFUL: f64 = 0.08;
 /// Windows that a first look at all targets needs.
 const FIRST_WINDOWS: usize = 8;
 
@@ -228,13 +230,12 @@ impl<N: Naming> Analyst<N> {
             .iter()
             .zip(screened.answers)
             .map(|(target, (speedups, answers))| {
-                let error = Error {
-                    samples: sampling_error(&target.weights, &evidence.recordings),
-                    misfit: misfit(&screened.fidelity),
-                    follows: verdict.follows(),
-                };
+                let samples = sampling_error(&target.weights, &evidence.recordings);
+                let error = |fidelity: &Ratio, follows| Error { samples, misfit: misfit(fidelity), follows };
+                let errors =
+                    [error(&screened.fidelity.time, verdict.follows()), error(&screened.fidelity.latency, (1.0, 0.0))];
                 let curves: Vec<Curve> = (0..points.len())
-                    .map(|place| Curve::new(&speedups, target.share, &error, |at| answers[at][place]))
+                    .map(|place| Curve::new(&speedups, target.share, &errors, |at| answers[at][place]))
                     .collect();
                 let (gain, probability) = curves.first().map_or((0.0, 1.0), |curve| curve.at(common, verdict.kind));
                 Case { target, curves, probability, gain }
@@ -265,7 +266,8 @@ impl<N: Naming> Analyst<N> {
             ..self.request.report()
         };
         // What is a little off has wider intervals for it.
-        let is_faithful = misfit(&screened.fidelity) < 0.05;
+        let fidelity = *screened.fidelity.counted(verdict.kind);
+        let is_faithful = misfit(&fidelity) < UNFAITHFUL;
         let ground = Ground { targets: &targets, evidence, names: &names, points: &points, is_faithful };
         for case in &cases {
             let target = self.target(case, &ground, &mut report);
@@ -286,7 +288,7 @@ impl<N: Naming> Analyst<N> {
                 shortcoming: self.naming.shortcoming(),
                 verdict: &verdict,
                 has_load,
-                fidelity: screened.fidelity,
+                fidelity,
                 points: names.len(),
                 common,
                 modes: self.request.modes,
@@ -435,7 +437,7 @@ impl<N: Naming> Analyst<N> {
 struct Screened {
     /// By target: the speed-ups that were asked, and for each of them the answers by point.
     answers: Vec<(Vec<f64>, Vec<Vec<Answer>>)>,
-    fidelity: Ratio,
+    fidelity: Answer,
     /// The mean time from begin to end, by point; 0 where that is not measured.
     baseline: Vec<f64>,
 }
@@ -529,10 +531,9 @@ fn is_same(a: &Weights, b: &Weights) -> bool {
     a.calls == b.calls && a.parts == b.parts
 }
 
-/// How far a replay without any change is off, beyond what is usual, as a part of the time.
+/// How far a replay without any change is off, as a part of the time.
 fn misfit(fidelity: &Ratio) -> f64 {
-    const USUAL: f64 = 0.03;
-    fidelity.estimate().map_or(0.0, |ratio| ((ratio.mean.ln()).abs() - USUAL).max(0.0))
+    fidelity.estimate().map_or(0.0, |ratio| ratio.mean.ln().abs())
 }
 
 /// Whether one may stop, having looked at any time.

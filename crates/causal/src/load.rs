@@ -51,10 +51,13 @@ impl Verdict {
         if self.kind == LoadKind::Limited { Pace::Open } else { Pace::Closed }
     }
 
-    /// Which part of what a closed load would gain is gained.
+    /// Which part of what a closed load would gain is gained, and half of that part's interval.
     #[must_use]
-    pub fn follows(&self) -> f64 {
-        if self.kind == LoadKind::Mixed { self.elasticity.unwrap_or(1.0) } else { 1.0 }
+    pub fn follows(&self) -> (f64, f64) {
+        match self.elasticity {
+            Some(elasticity) if self.kind == LoadKind::Mixed => (elasticity, self.half_width),
+            _ => (1.0, 0.0),
+        }
     }
 }
 

@@ -11,8 +11,8 @@ pub(super) struct Error {
     pub(super) samples: f64,
     /// How far the replay is off, as a part of the time.
     pub(super) misfit: f64,
-    /// Which part of the gain the load takes up.
-    pub(super) follows: f64,
+    /// Which part of the gain the load takes up, and half of that part's interval.
+    pub(super) follows: (f64, f64),
 }
 
 /// One target's curve at one progress point.
@@ -37,16 +37,15 @@ struct Point {
 }
 
 impl Curve {
-    /// From the answers by speed-up.
-    pub(super) fn new(speedups: &[f64], share: f64, error: &Error, answer: impl Fn(usize) -> Answer) -> Self {
+    /// From the answers by speed-up; what makes them uncertain of the time per unit, and of that from its begin to its end.
+    pub(super) fn new(speedups: &[f64], share: f64, errors: &[Error; 2], answer: impl Fn(usize) -> Answer) -> Self {
         let answers: Vec<Answer> = (0..speedups.len()).map(answer).collect();
         let time: Vec<Ratio> = answers.iter().map(|answer| answer.time).collect();
         let latency: Vec<Ratio> = answers.iter().map(|answer| answer.latency).collect();
-        let whole = Error { follows: 1.0, ..*error };
         Self {
             speedups: speedups.to_vec(),
-            time: line(speedups, &time, share, error),
-            latency: line(speedups, &latency, share, &whole),
+            time: line(speedups, &time, share, &errors[0]),
+            latency: line(speedups, &latency, share, &errors[1]),
         }
     }
 
@@ -105,8 +104,10 @@ fn line(speedups: &[f64], ratios: &[Ratio], share: f64, error: &Error) -> Vec<Po
         let others = others(gain(at), samples, error.misfit);
         let shown = estimates[at].map_or_else(CurvePoint::default, |ratio| {
             // A load that follows only in part takes up only a part, and it is not known exactly which.
-            let half = ratio.half_width().hypot(NORMAL * others).hypot(gain(at) * (1.0 - error.follows) / 2.0);
-            interval(speedup, gain(at) * error.follows, half, share)
+            let (follows, unsure) = error.follows;
+            let load = unsure.hypot((1.0 - follows) / 2.0);
+            let half = ratio.half_width().hypot(NORMAL * others).hypot(gain(at) * load);
+            interval(speedup, gain(at) * follows, half, share)
         });
         Point { shown, ratio: estimates[at], windows: ratios[at].count(), samples, others }
     };
@@ -176,5 +177,53 @@ mod tests {
         let corrected = of(0.0, (1.5, 0.1));
         assert!((corrected.gain - 0.15).abs() < 1e-12, "{corrected:?}");
         assert!((half(&corrected) - 0.0075_f64.hypot(NORMAL * 0.015)).abs() < 1e-9, "{corrected:?}");
+    }
+
+    /// Windows that all say the same: 4 % of the time per unit, and 20 % of the time from begin to end.
+    fn answer(_: usize) -> Answer {
+        let mut answer = Answer::default();
+        (0..9).for_each(|_| {
+            answer.time.push(1000.0, 0.96);
+            answer.latency.push(1000.0, 0.8);
+        });
+        answer
+    }
+
+    #[test]
+    fn each_error_has_its_place_in_the_interval() {
+        let sure = Error { samples: 0.0, misfit: 0.0, follows: (1.0, 0.0) };
+        let instrument = |gain: f64| ALLOWANCE[0] + ALLOWANCE[1] * gain;
+        let cases = [
+            ("nothing", sure, sure, (0.04, instrument(0.04)), (0.2, instrument(0.2))),
+            (
+                "the replay",
+                Error { misfit: 0.02, ..sure },
+                Error { misfit: 0.5, ..sure },
+                (0.04, instrument(0.04).hypot(0.02 * 0.04)),
+                (0.2, instrument(0.2).hypot(0.5 * 0.2)),
+            ),
+            (
+                "the samples",
+                Error { samples: 0.1, ..sure },
+                Error { samples: 0.1, ..sure },
+                (0.04, instrument(0.04).hypot(NORMAL * 0.1 * 0.04)),
+                (0.2, instrument(0.2).hypot(NORMAL * 0.1 * 0.2)),
+            ),
+            (
+                "the load",
+                Error { follows: (0.5, 0.4), ..sure },
+                sure,
+                (0.02, instrument(0.04).hypot(0.04 * 0.4).hypot(0.04 * 0.25)),
+                (0.2, instrument(0.2)),
+            ),
+        ];
+        for (why, of_time, of_latency, time, latency) in cases {
+            let curve = Curve::new(&[0.5], 0.3, &[of_time, of_latency], answer);
+            for (found, (gain, half_width)) in [(curve.gains(), time), (curve.latencies(), latency)] {
+                assert!((found[0].gain - gain).abs() < 1e-12, "{why}: {found:?}");
+                assert!((half(&found[0]) - half_width).abs() < 1e-6, "{why}: {found:?} instead of {half_width}");
+                assert_eq!(found[0].expected, 0.15);
+            }
+        }
     }
 }

@@ -14,6 +14,7 @@ pub(super) struct Seen<'a> {
     pub(super) shortcoming: Option<&'static str>,
     pub(super) verdict: &'a Verdict,
     pub(super) has_load: bool,
+    /// Of what counts: the time per unit, or the time from its begin to its end.
     pub(super) fidelity: Ratio,
     /// How many progress points the program has.
     pub(super) points: usize,
@@ -26,6 +27,8 @@ pub(super) struct Seen<'a> {
 const SAMPLES_FEW: u64 = 20;
 const UNITS_FEW: u64 = 30;
 const WINDOWS_FEW: usize = 4;
+/// How far a replay without any change is usually off: that has its place in the intervals, and is not worth a word.
+const USUAL: f64 = 0.03;
 /// Half an interval that is wide: two percentage points, or a fifth of the gain.
 const WIDE: (f64, f64) = (0.02, 0.2);
 /// A rate that differs by this part between the halves of a run.
@@ -157,14 +160,14 @@ pub(super) fn add(report: &mut Report, evidence: &Evidence, seen: &Seen<'_>) {
     }
     load(&mut say, seen, units);
     if let Some(ratio) = seen.fidelity.estimate()
-        && super::misfit(&seen.fidelity) > 0.0
+        && super::misfit(&seen.fidelity) > USUAL
     {
-        let off = (ratio.mean - 1.0) * 100.0;
+        let percent = ratio.mean * 100.0;
         say(
             "",
             ReasonCode::Fidelity,
             format!(
-                "replayed without any change a unit takes {off:+.1} % of the time that it took; intervals are wider for it"
+                "replayed without any change a unit takes {percent:.1} % of the time that it took; intervals are wider for it"
             ),
         );
     }
