@@ -170,7 +170,6 @@ struct Case<'a> {
     target: &'a Target,
     /// By point: the curve of all speed-ups that were asked.
     curves: Vec<Curve>,
-    probability: f64,
     gain: f64,
 }
 
@@ -237,19 +236,13 @@ impl<N: Naming> Analyst<N> {
                 let curves: Vec<Curve> = (0..points.len())
                     .map(|place| Curve::new(&speedups, target.share, &errors, |at| answers[at][place]))
                     .collect();
-                let (gain, probability) = curves.first().map_or((0.0, 1.0), |curve| curve.at(common, verdict.kind));
-                Case { target, curves, probability, gain }
+                let gain = curves.first().map_or(0.0, |curve| curve.at(common, verdict.kind).0);
+                Case { target, curves, gain }
             })
             .collect();
-        // What is not believed among so many is not shown as an effect.
-        let probabilities: Vec<f64> = cases.iter().map(|case| case.probability).collect();
-        for (case, believed) in cases.iter_mut().zip(believed(&probabilities, FALSE_DISCOVERIES)) {
-            if !believed {
-                case.curves.iter_mut().for_each(Curve::include_nothing);
-            }
-        }
+        doubt(&mut cases, common, verdict.kind);
         cases.sort_by(|a, b| b.gain.total_cmp(&a.gain).then(b.target.share.total_cmp(&a.target.share)));
-        let is_precise = is_precise(&cases, common, evidence.recordings.len(), targets.len());
+        let is_precise = is_precise(&cases, common, verdict.kind, evidence.recordings.len(), targets.len());
         let candidates = self.candidates(&cases);
 
         let mut report = Report {
@@ -536,12 +529,23 @@ fn misfit(fidelity: &Ratio) -> f64 {
     fidelity.estimate().map_or(0.0, |ratio| ratio.mean.ln().abs())
 }
 
+/// What is not believed among so many targets and points is not shown as an effect.
+fn doubt(cases: &mut [Case<'_>], common: f64, load: LoadKind) {
+    let mut curves: Vec<&mut Curve> = cases.iter_mut().flat_map(|case| &mut case.curves).collect();
+    let probabilities: Vec<f64> = curves.iter().map(|curve| curve.at(common, load).1).collect();
+    for (curve, believed) in curves.iter_mut().zip(believed(&probabilities, FALSE_DISCOVERIES)) {
+        if !believed {
+            curve.include_nothing();
+        }
+    }
+}
+
 /// Whether one may stop, having looked at any time.
-fn is_precise(cases: &[Case<'_>], common: f64, windows: usize, targets: usize) -> bool {
+fn is_precise(cases: &[Case<'_>], common: f64, load: LoadKind, windows: usize, targets: usize) -> bool {
     if targets == 0 || windows < 5 {
         return false;
     }
-    let best = cases.iter().take(PRECISE.0).filter_map(|case| case.curves.first()?.estimate(common));
+    let best = cases.iter().take(PRECISE.0).filter_map(|case| case.curves.first()?.estimate(common, load));
     let mut any = false;
     for (estimate, samples, count) in best {
         any = true;

@@ -5,7 +5,7 @@ use crate::report::{CurvePoint, LoadKind};
 use crate::statistics::{Estimate, NORMAL, Ratio};
 
 /// What makes a curve uncertain besides that windows differ.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Error {
     /// How well the target's time is known, as a part of it (a standard error).
     pub(super) samples: f64,
@@ -62,17 +62,22 @@ impl Curve {
     /// The gain at a speed-up that was asked, and how probable one at least as large is when there is none; for a load that sets the
     /// pace of the latency.
     pub(super) fn at(&self, speedup: f64, load: LoadKind) -> (f64, f64) {
-        let is_latency = load == LoadKind::Limited && self.latency.iter().any(|point| point.ratio.is_some());
-        let line = if is_latency { &self.latency } else { &self.time };
-        let point = self.speedups.iter().position(|&one| one == speedup).and_then(|at| line.get(at));
-        let found = point.and_then(|point| Some((point, point.ratio?)));
+        let found = self.counted(speedup, load);
         found.map_or((0.0, 1.0), |(point, ratio)| (point.shown.gain, ratio.probability(1.0, point.others)))
     }
 
-    /// The ratio at a speed-up, the error that samples leave, and from how many windows.
-    pub(super) fn estimate(&self, speedup: f64) -> Option<(Estimate, f64, u64)> {
-        let point = self.time.get(self.speedups.iter().position(|&one| one == speedup)?)?;
-        Some((point.ratio?, point.samples, point.windows))
+    /// The ratio at a speed-up for such a load, the error that samples leave, and from how many windows.
+    pub(super) fn estimate(&self, speedup: f64, load: LoadKind) -> Option<(Estimate, f64, u64)> {
+        let (point, ratio) = self.counted(speedup, load)?;
+        Some((ratio, point.samples, point.windows))
+    }
+
+    /// The point of the line that counts, where windows answered.
+    fn counted(&self, speedup: f64, load: LoadKind) -> Option<(&Point, Estimate)> {
+        let is_latency = load == LoadKind::Limited && self.latency.iter().any(|point| point.ratio.is_some());
+        let line = if is_latency { &self.latency } else { &self.time };
+        let point = line.get(self.speedups.iter().position(|&one| one == speedup)?)?;
+        Some((point, point.ratio?))
     }
 
     /// Widens all intervals so that no effect is within.
@@ -151,6 +156,8 @@ mod tests {
     use super::*;
     use crate::estimate::Progressed;
 
+    const SURE: Error = Error { samples: 0.0, misfit: 0.0, follows: (1.0, 0.0) };
+
     /// Blocks of half the speed-up that all found a gain of 0.1.
     fn blocks(samples: f64) -> Vec<Block> {
         let sums = [(100.0, 1000.0), (100.0, 900.0)].map(|(units, time)| Progressed { units, time });
@@ -190,29 +197,42 @@ mod tests {
     }
 
     #[test]
+    fn a_load_that_sets_the_pace_is_looked_at_by_its_latency() {
+        let curve = Curve::new(&[0.25, 0.5], 0.3, &[SURE; 2], answer);
+        let mean = |load| curve.estimate(0.5, load).map(|(ratio, ..)| (ratio.mean * 100.0).round());
+        assert_eq!(
+            (mean(LoadKind::Limited), mean(LoadKind::Closed), mean(LoadKind::Mixed)),
+            (Some(80.0), Some(96.0), Some(96.0))
+        );
+        let without = |at| Answer { time: answer(at).time, ..Answer::default() };
+        let curve = Curve::new(&[0.5], 0.3, &[SURE; 2], without);
+        assert_eq!(curve.estimate(0.5, LoadKind::Limited).map(|(.., windows)| windows), Some(9), "what else there is");
+        assert!(curve.estimate(0.4, LoadKind::Closed).is_none());
+    }
+
+    #[test]
     fn each_error_has_its_place_in_the_interval() {
-        let sure = Error { samples: 0.0, misfit: 0.0, follows: (1.0, 0.0) };
         let instrument = |gain: f64| ALLOWANCE[0] + ALLOWANCE[1] * gain;
         let cases = [
-            ("nothing", sure, sure, (0.04, instrument(0.04)), (0.2, instrument(0.2))),
+            ("nothing", SURE, SURE, (0.04, instrument(0.04)), (0.2, instrument(0.2))),
             (
                 "the replay",
-                Error { misfit: 0.02, ..sure },
-                Error { misfit: 0.5, ..sure },
+                Error { misfit: 0.02, ..SURE },
+                Error { misfit: 0.5, ..SURE },
                 (0.04, instrument(0.04).hypot(0.02 * 0.04)),
                 (0.2, instrument(0.2).hypot(0.5 * 0.2)),
             ),
             (
                 "the samples",
-                Error { samples: 0.1, ..sure },
-                Error { samples: 0.1, ..sure },
+                Error { samples: 0.1, ..SURE },
+                Error { samples: 0.1, ..SURE },
                 (0.04, instrument(0.04).hypot(NORMAL * 0.1 * 0.04)),
                 (0.2, instrument(0.2).hypot(NORMAL * 0.1 * 0.2)),
             ),
             (
                 "the load",
-                Error { follows: (0.5, 0.4), ..sure },
-                sure,
+                Error { follows: (0.5, 0.4), ..SURE },
+                SURE,
                 (0.02, instrument(0.04).hypot(0.04 * 0.4).hypot(0.04 * 0.25)),
                 (0.2, instrument(0.2)),
             ),

@@ -134,3 +134,32 @@ fn a_misfit_counts_from_the_first_part_on() {
     }
     assert_eq!(misfit(&Ratio::default()), 0.0);
 }
+
+/// The effect at one point says nothing of another: where many are looked at, what is found at each must be sure by itself.
+#[test]
+fn what_is_believed_is_believed_point_by_point() {
+    let target = Target {
+        name: "a".into(),
+        kind: crate::target::TargetKind::Function,
+        share: 0.3,
+        samples: 100,
+        weights: Weights::default(),
+    };
+    // Nine windows that differ by a hundredth.
+    let curve = |gain: f64| {
+        let of = |_| {
+            let mut answer = Answer::default();
+            (0..9).for_each(|window| answer.time.push(1.0, 1.0 - gain + 0.009 * f64::from(window % 3 - 1)));
+            answer
+        };
+        let sure = Error { samples: 0.0, misfit: 0.0, follows: (1.0, 0.0) };
+        Curve::new(&[0.5], 0.3, &[sure; 2], of)
+    };
+    let case = |gains: [f64; 2]| Case { target: &target, curves: gains.map(curve).into(), gain: gains[0] };
+    let is_effect = |curve: &Curve| curve.gains()[0].low > 0.0;
+    let mut cases = [case([0.2, 0.008]), case([0.0, 0.0]), case([0.0, 0.0]), case([0.0, 0.2])];
+    assert!(is_effect(&cases[0].curves[1]), "alone it would be believed");
+    doubt(&mut cases, 0.5, LoadKind::Closed);
+    let shown: Vec<Vec<bool>> = cases.iter().map(|case| case.curves.iter().map(is_effect).collect()).collect();
+    assert_eq!(shown, [[true, false], [false, false], [false, false], [false, true]]);
+}
