@@ -266,10 +266,9 @@ impl<N: Naming> Analyst<N> {
             let target = self.target(case, &ground, &mut report);
             report.targets.push(target);
         }
-        report.targets.sort_by(|a, b| {
-            let gain = |target: &TargetReport| rank(target, common, verdict.kind);
-            gain(b).total_cmp(&gain(a)).then(b.share.total_cmp(&a.share))
-        });
+        report
+            .targets
+            .sort_by(|a, b| b.worth(verdict.kind).total_cmp(&a.worth(verdict.kind)).then(b.share.total_cmp(&a.share)));
         if points.is_empty() {
             report.targets.sort_by(|a, b| b.share.total_cmp(&a.share));
         }
@@ -277,6 +276,7 @@ impl<N: Naming> Analyst<N> {
             &mut report,
             evidence,
             &reasons::Seen {
+                targets: &targets,
                 samples: self.naming.samples(),
                 shortcoming: self.naming.shortcoming(),
                 verdict: &verdict,
@@ -492,13 +492,6 @@ fn progress(names: &[String], points: &[u32], evidence: &Evidence, latency: &[f6
 /// The speed-up at which targets are compared: the one nearest to a half.
 fn common(speedups: &[f64]) -> f64 {
     speedups.iter().copied().min_by(|a, b| (a - 0.5).abs().total_cmp(&(b - 0.5).abs())).unwrap_or(0.5)
-}
-
-/// What a target is ranked by in the report.
-fn rank(target: &TargetReport, common: f64, load: LoadKind) -> f64 {
-    let curve = if load == LoadKind::Limited && !target.latency.is_empty() { &target.latency } else { &target.curve };
-    let nearest = curve.iter().min_by(|a, b| (a.speedup - common).abs().total_cmp(&(b.speedup - common).abs()));
-    nearest.map_or(f64::NEG_INFINITY, |point| point.gain)
 }
 
 /// How well the time that is a target's is known, as a part of it.

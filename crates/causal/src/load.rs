@@ -2,10 +2,12 @@
 //!
 //! It is tried: for a tenth of a window's time everything is paused, for nobody's benefit. Where clients wait, a tenth less is done; where
 //! they do not, as much as before, only later. What the rate gives up of the pause is the load's elasticity.
+//!
+//! - `habit`: what can be seen of it without trying.
 
 mod habit;
 
-use crate::experiment::PROBE;
+use crate::ledger::PROBE;
 use crate::replay::Pace;
 use crate::report::LoadKind;
 use crate::statistics::jackknife;

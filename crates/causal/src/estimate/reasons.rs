@@ -10,6 +10,7 @@ use crate::target::Target;
 
 /// What there is to judge by besides the report and the evidence.
 pub(super) struct Seen<'a> {
+    pub(super) targets: &'a [Target],
     pub(super) samples: u64,
     pub(super) shortcoming: Option<&'static str>,
     pub(super) verdict: &'a Verdict,
@@ -171,11 +172,11 @@ pub(super) fn add(report: &mut Report, evidence: &Evidence, seen: &Seen<'_>) {
             ),
         );
     }
-    for name in &evidence.unaffordable {
+    for name in evidence.unaffordable.iter().filter(|name| !is_confirmed(name, seen.targets, evidence)) {
         say(
             name,
             ReasonCode::BudgetSpent,
-            "not even the shortest windows with pauses for it are within the budget".into(),
+            "what was left of the budget is not enough for even the shortest windows with pauses for it".into(),
         );
     }
     if evidence.aborted * 4 > evidence.paused && evidence.aborted > 1 {
@@ -204,6 +205,14 @@ pub(super) fn add(report: &mut Report, evidence: &Evidence, seen: &Seen<'_>) {
     if seen.is_final && units > 0 {
         targets(report, seen);
     }
+}
+
+/// Whether the target, or one of the same time under another name, had windows with pauses.
+fn is_confirmed(name: &str, targets: &[Target], evidence: &Evidence) -> bool {
+    let had = |name: &str| evidence.blocks.iter().any(|block| block.name == name);
+    let target = targets.iter().find(|target| target.name == name);
+    let is_twin = |other: &Target| target.is_some_and(|target| super::is_same(&target.weights, &other.weights));
+    had(name) || targets.iter().any(|other| is_twin(other) && had(&other.name))
 }
 
 fn load(say: &mut impl FnMut(&str, ReasonCode, String), seen: &Seen<'_>, units: u64) {
@@ -318,6 +327,20 @@ mod tests {
         assert!(reasons.is_empty());
         assert!(disagreement("a", true, &[point(0.5, 0.1)], &[point(0.5, 0.15)], &mut reasons));
         assert_eq!((reasons.len(), reasons[0].code), (1, ReasonCode::Disagreement));
+    }
+
+    /// What was found for a function holds for its only caller: no more is wanting there.
+    #[test]
+    fn a_twin_of_what_was_confirmed_lacks_nothing() {
+        use crate::estimate::Block;
+        use crate::target::Part;
+        let part = |part| Weights { parts: vec![Part { part, error: 0.0 }], calls: None };
+        let targets = [("a", 0.5), ("caller of a", 0.5), ("b", 0.4)]
+            .map(|(name, of)| Target { weights: part(of), ..target(name) });
+        let evidence = Evidence { blocks: vec![Block::new("a", 0.5, 0.0)], ..Evidence::default() };
+        for (name, want) in [("a", true), ("caller of a", true), ("b", false), ("gone", false)] {
+            assert_eq!(is_confirmed(name, &targets, &evidence), want, "{name}");
+        }
     }
 
     #[test]
