@@ -11,7 +11,7 @@ use std::sync::atomic::{
 };
 use std::time::Duration;
 
-use progress::{Account, Lock, Point, Policy, Sharing, Span, Stamp};
+use progress::{Account, Lock, Log, Point, Policy, Sharing, Span, Stamp};
 
 use crate::ledger::{Experiment, Ledger, Spent, Unit, Urgency, outcome};
 use crate::outcome::Outcome;
@@ -110,7 +110,7 @@ impl Recorder {
         let mut units = Vec::new();
         let mut busiest = 0;
         for account in progress::accounts() {
-            for (at, event) in decode(account.log().read(count)) {
+            for (at, event) in whole(account.log(), count).0 {
                 match event {
                     Event::Hit { point } => units.push(Unit { at, point, began: None }),
                     Event::VisitEnded { visit, point } => {
@@ -133,12 +133,11 @@ impl Recorder {
         let mut ended = Some(self.ended.load(Relaxed)).filter(|&ended| ended >= began).unwrap_or_else(clock::now);
         let mut threads = Vec::new();
         for account in progress::accounts() {
-            let log = account.log();
-            let mut events = decode(log.read(half));
+            let (mut events, is_full) = whole(account.log(), half);
             if events.is_empty() {
                 continue;
             }
-            if log.is_full(half) {
+            if is_full {
                 // What a full log would have said about the rest of the window is missing: it ends here for everybody.
                 ended = ended.min(events.last().map_or(ended, |&(at, _)| at));
             }
@@ -269,6 +268,15 @@ impl Recorder {
             unix => unix.saturating_sub(self.unix_offset.load(Relaxed)).min(now),
         }
     }
+}
+
+/// The events of a half of a log, and whether it is full: then the last event may lack a part, and is left out.
+fn whole(log: &Log, half: u32) -> (Vec<(u64, Event)>, bool) {
+    let (mut events, is_full) = (decode(log.read(half)), log.is_full(half));
+    if is_full {
+        events.pop();
+    }
+    (events, is_full)
 }
 
 /// The longest sleep that nothing interrupts, nanoseconds.
@@ -572,5 +580,29 @@ impl Policy for Recorder {
                 point: point.id(),
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a call the second entry says whom: without it the call would be somebody else's.
+    #[test]
+    fn a_full_log_ends_before_its_last_event() {
+        let (recorder, account) = (Recorder::new(), Account::new(0, "full"));
+        let called = |call| Event::Called { call, whom: 7 };
+        recorder.write(&account, 0, 1, Event::BlockBegan);
+        recorder.write(&account, 0, 2, called(2));
+        assert_eq!(whole(account.log(), 0), (vec![(1, Event::BlockBegan), (2, called(2))], false));
+        for at in 3.. {
+            recorder.write(&account, 0, at, called(at));
+            if account.log().is_full(0) {
+                break;
+            }
+        }
+        let (events, is_full) = whole(account.log(), 0);
+        assert!(is_full && events[1..].iter().all(|&(at, event)| event == called(at)));
+        assert_eq!(events.len(), progress::ENTRIES_MAX / 2);
     }
 }
