@@ -87,7 +87,7 @@ fn an_open_load_gains_latency_only() {
     let replay = Replay::new(&event_loop(2, 150 * US, 50 * US, 20 * US, 100_000 * US));
     near(gain(&replay, &target(), 0.5, Pace::Open), 0.0);
     let latency = |speedup| replay.run(&target(), speedup, Pace::Open).point(0).latency_mean;
-    assert!(1.0 - latency(0.5) / latency(0.0) > 0.19);
+    near(1.0 - latency(0.5) / latency(0.0), 0.2);
 }
 
 // The queue in front of a lock: only what is done inside counts while it is never free.
@@ -134,10 +134,10 @@ fn a_pipeline_goes_at_its_slow_stage_s_pace() {
     let mut both = vec![thread(0, false, fast), thread(1, false, slow)];
     (both[0].kind, both[1].kind) = (2, 1);
     let replay = Replay::new(&trace(20_000 * US, both));
-    let whole = replay.run(&target(), 0.5, Pace::Closed).point(0).ns_per_unit;
-    assert!(whole < 0.8 * replay.run(&target(), 0.0, Pace::Closed).point(0).ns_per_unit);
+    // An item takes 20 us then; for room it takes 15 of these and 10 of the first.
+    near(gain(&replay, &target(), 0.5, Pace::Closed), 1.0 - 25.0 / 40.0);
     let first = Weights { parts: vec![Part::default(), Part::default(), Part { part: 1.0, error: 0.0 }], calls: None };
-    assert!(gain(&replay, &first, 1.0, Pace::Closed) < 0.26);
+    near(gain(&replay, &first, 1.0, Pace::Closed), 0.0);
 }
 
 // What lay in a queue before the window waits for nobody: a consumer that has more of it than the window lasts is its own pace.
