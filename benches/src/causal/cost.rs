@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use causal::statistics::t_quantile;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -102,7 +103,9 @@ pub fn run(
             cpus.push(with.cpu_us / f64::midpoint(beside[0].cpu_us, beside[1].cpu_us) - 1.0);
             said.push((perturbation.paused, perturbation.recording));
         }
-        let median = |parts: &[f64]| (stats::median(parts), 1.96 * stats::spread(parts));
+        // There are few of them.
+        let quantile = t_quantile(rates.len() as f64 - 1.0);
+        let median = |parts: &[f64]| (stats::median(parts), quantile * stats::spread(parts));
         ModeCost { mode: mode.to_owned(), rate_lost: median(&rates), cpu_more: median(&cpus), said }
     };
     let modes = vec![of("screen"), of("confirm")];

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use causal::statistics::Stream;
 use serde::{Deserialize, Serialize};
 
 use super::cases::{Case, Quantity};
@@ -20,7 +21,7 @@ pub struct Truth {
     pub quantity: Quantity,
     /// Percent that were cut.
     pub speedup: u32,
-    /// Median of the pairs' gains.
+    /// Mean of the pairs' gains.
     pub gain: f64,
     /// Half of its 95 % interval.
     pub half: f64,
@@ -69,11 +70,13 @@ fn truth(quantity: Quantity, speedup: u32, pairs: &[(Stretch, Stretch)]) -> Trut
     let gains: Vec<f64> = pairs.iter().map(|(before, after)| 1.0 - after.of(quantity) / before.of(quantity)).collect();
     let baseline: Vec<f64> = pairs.iter().map(|(before, _)| before.of(quantity)).collect();
     let disturbed: Vec<f64> = pairs.iter().flat_map(|(before, after)| [before.disturbed, after.disturbed]).collect();
+    let mut mean = Stream::default();
+    gains.iter().for_each(|&gain| mean.push(gain));
     Truth {
         quantity,
         speedup,
-        gain: stats::median(&gains),
-        half: 1.96 * stats::spread(&gains),
+        gain: mean.mean(),
+        half: mean.estimate().map_or(f64::INFINITY, |mean| mean.half_width()),
         baseline_ns: stats::median(&baseline),
         disturbed: stats::median(&disturbed),
         pairs: gains,

@@ -2,7 +2,8 @@
 //!
 //! The interval of a screened gain has four parts, added as independent errors are: how much windows differ (t over windows), how well the
 //! target's part of each kind of work is known (its samples; delta method), how far the replay is off where nothing was changed, and an
-//! allowance for the instrument, [`ALLOWANCE`], which is the same for every program.
+//! allowance for the instrument, [`ALLOWANCE`], which is the same for every program. That of a gain that pauses found has them all but
+//! the replay's, and instead how far the windows are off the run.
 //!
 //! - `recording`: windows that were recorded; `screen`: what they answer.
 //! - `confirm`: blocks of windows that paused.
@@ -41,6 +42,8 @@ const WHOLE_MAX: usize = 12;
 const CANDIDATES_MAX: usize = 8;
 /// Targets whose intervals say whether a profile is precise, and how narrow they must be.
 const PRECISE: (usize, f64) = (5, 0.01);
+/// Where a replay without any change is that far off, pauses are the better witness.
+const UNFAITHFUL: f64 = 0.08;
 /// Windows that a first look at all targets needs.
 const FIRST_WINDOWS: usize = 8;
 
@@ -177,7 +180,6 @@ struct Case<'a> {
     target: &'a Target,
     /// By point: the curve of all speed-ups that were asked.
     curves: Vec<Curve>,
-    probability: f64,
     gain: f64,
 }
 
@@ -238,27 +240,20 @@ impl<N: Naming> Analyst<N> {
             .iter()
             .zip(screened.answers)
             .map(|(target, (speedups, answers))| {
-                let error = Error {
-                    samples: sampling_error(&target.weights, &evidence.recordings),
-                    misfit: misfit(&screened.fidelity),
-                    follows: verdict.follows(),
-                };
+                let samples = sampling_error(&target.weights, &evidence.recordings);
+                let error = |fidelity: &Ratio, follows| Error { samples, misfit: misfit(fidelity), follows };
+                let errors =
+                    [error(&screened.fidelity.time, verdict.follows()), error(&screened.fidelity.latency, (1.0, 0.0))];
                 let curves: Vec<Curve> = (0..points.len())
-                    .map(|place| Curve::new(&speedups, target.share, &error, |at| answers[at][place]))
+                    .map(|place| Curve::new(&speedups, target.share, &errors, |at| answers[at][place]))
                     .collect();
-                let (gain, probability) = curves.first().map_or((0.0, 1.0), |curve| curve.at(common, verdict.kind));
-                Case { target, curves, probability, gain }
+                let gain = curves.first().map_or(0.0, |curve| curve.at(common, verdict.kind).0);
+                Case { target, curves, gain }
             })
             .collect();
-        // What is not believed among so many is not shown as an effect.
-        let probabilities: Vec<f64> = cases.iter().map(|case| case.probability).collect();
-        for (case, believed) in cases.iter_mut().zip(believed(&probabilities, FALSE_DISCOVERIES)) {
-            if !believed {
-                case.curves.iter_mut().for_each(Curve::include_nothing);
-            }
-        }
+        doubt(&mut cases, common, verdict.kind);
         cases.sort_by(|a, b| b.gain.total_cmp(&a.gain).then(b.target.share.total_cmp(&a.target.share)));
-        let is_precise = is_precise(&cases, common, evidence.recordings.len(), targets.len());
+        let is_precise = is_precise(&cases, common, verdict.kind, evidence.recordings.len(), targets.len());
         let candidates = self.candidates(&cases);
 
         let mut report = Report {
@@ -275,16 +270,16 @@ impl<N: Naming> Analyst<N> {
             ..self.request.report()
         };
         // What is a little off has wider intervals for it.
-        let is_faithful = misfit(&screened.fidelity) < 0.05;
+        let fidelity = *screened.fidelity.counted(verdict.kind);
+        let is_faithful = misfit(&fidelity) < UNFAITHFUL;
         let ground = Ground { targets: &targets, evidence, names: &names, points: &points, is_faithful };
         for case in &cases {
             let target = self.target(case, &ground, &mut report);
             report.targets.push(target);
         }
-        report.targets.sort_by(|a, b| {
-            let gain = |target: &TargetReport| rank(target, common, verdict.kind);
-            gain(b).total_cmp(&gain(a)).then(b.share.total_cmp(&a.share))
-        });
+        report
+            .targets
+            .sort_by(|a, b| b.worth(verdict.kind).total_cmp(&a.worth(verdict.kind)).then(b.share.total_cmp(&a.share)));
         if points.is_empty() {
             report.targets.sort_by(|a, b| b.share.total_cmp(&a.share));
         }
@@ -292,11 +287,12 @@ impl<N: Naming> Analyst<N> {
             &mut report,
             evidence,
             &reasons::Seen {
+                targets: &targets,
                 samples: self.naming.samples(),
                 shortcoming: self.naming.shortcoming(),
                 verdict: &verdict,
                 has_load,
-                fidelity: screened.fidelity,
+                fidelity,
                 points: names.len(),
                 common,
                 modes: self.request.modes,
@@ -445,7 +441,7 @@ impl<N: Naming> Analyst<N> {
 struct Screened {
     /// By target: the speed-ups that were asked, and for each of them the answers by point.
     answers: Vec<(Vec<f64>, Vec<Vec<Answer>>)>,
-    fidelity: Ratio,
+    fidelity: Answer,
     /// The mean time from begin to end, by point; 0 where that is not measured.
     baseline: Vec<f64>,
 }
@@ -509,15 +505,8 @@ fn common(speedups: &[f64]) -> f64 {
     speedups.iter().copied().min_by(|a, b| (a - 0.5).abs().total_cmp(&(b - 0.5).abs())).unwrap_or(0.5)
 }
 
-/// What a target is ranked by in the report.
-fn rank(target: &TargetReport, common: f64, load: LoadKind) -> f64 {
-    let curve = if load == LoadKind::Limited && !target.latency.is_empty() { &target.latency } else { &target.curve };
-    let nearest = curve.iter().min_by(|a, b| (a.speedup - common).abs().total_cmp(&(b.speedup - common).abs()));
-    nearest.map_or(f64::NEG_INFINITY, |point| point.gain)
-}
-
 /// How well the time that is a target's is known, as a part of it.
-fn sampling_error(weights: &Weights, recordings: &[Arc<Recording>]) -> f64 {
+pub(crate) fn sampling_error(weights: &Weights, recordings: &[Arc<Recording>]) -> f64 {
     let mut kinds = std::collections::BTreeMap::new();
     for (&kind, &time) in recordings.iter().flat_map(|one| &one.kinds) {
         *kinds.entry(kind).or_insert(0.0) += time;
@@ -539,18 +528,28 @@ fn is_same(a: &Weights, b: &Weights) -> bool {
     a.calls == b.calls && a.parts == b.parts
 }
 
-/// How far a replay without any change is off, beyond what is usual, as a part of the time.
+/// How far a replay without any change is off, as a part of the time.
 fn misfit(fidelity: &Ratio) -> f64 {
-    const USUAL: f64 = 0.03;
-    fidelity.estimate().map_or(0.0, |ratio| ((ratio.mean.ln()).abs() - USUAL).max(0.0))
+    fidelity.estimate().map_or(0.0, |ratio| ratio.mean.ln().abs())
+}
+
+/// What is not believed among so many targets and points is not shown as an effect.
+fn doubt(cases: &mut [Case<'_>], common: f64, load: LoadKind) {
+    let mut curves: Vec<&mut Curve> = cases.iter_mut().flat_map(|case| &mut case.curves).collect();
+    let probabilities: Vec<f64> = curves.iter().map(|curve| curve.at(common, load).1).collect();
+    for (curve, believed) in curves.iter_mut().zip(believed(&probabilities, FALSE_DISCOVERIES)) {
+        if !believed {
+            curve.include_nothing();
+        }
+    }
 }
 
 /// Whether one may stop, having looked at any time.
-fn is_precise(cases: &[Case<'_>], common: f64, windows: usize, targets: usize) -> bool {
+fn is_precise(cases: &[Case<'_>], common: f64, load: LoadKind, windows: usize, targets: usize) -> bool {
     if targets == 0 || windows < 5 {
         return false;
     }
-    let best = cases.iter().take(PRECISE.0).filter_map(|case| case.curves.first()?.estimate(common));
+    let best = cases.iter().take(PRECISE.0).filter_map(|case| case.curves.first()?.estimate(common, load));
     let mut any = false;
     for (estimate, samples, count) in best {
         any = true;

@@ -11,6 +11,7 @@ mod purse;
 pub use dice::Dice;
 pub use purse::Purse;
 
+use crate::ledger::PROBE;
 use crate::profiler::Modes;
 
 /// Nanoseconds in a millisecond.
@@ -18,9 +19,6 @@ pub(crate) const MS: u64 = 1_000_000;
 
 /// How often a window that pauses is looked at: what it may cost beyond its part.
 pub const POLL: u64 = 2 * MS;
-
-/// The part of its time that a load probe takes.
-pub const PROBE: f64 = 0.1;
 
 /// The part of the budget that windows may cost; the rest is for the profiler's own threads.
 const WINDOWS: f64 = 0.8;

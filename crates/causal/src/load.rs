@@ -2,10 +2,12 @@
 //!
 //! It is tried: for a tenth of a window's time everything is paused, for nobody's benefit. Where clients wait, a tenth less is done; where
 //! they do not, as much as before, only later. What the rate gives up of the pause is the load's elasticity.
+//!
+//! - `habit`: what can be seen of it without trying.
 
 mod habit;
 
-use crate::experiment::PROBE;
+use crate::ledger::PROBE;
 use crate::replay::Pace;
 use crate::report::LoadKind;
 use crate::statistics::jackknife;
@@ -51,10 +53,13 @@ impl Verdict {
         if self.kind == LoadKind::Limited { Pace::Open } else { Pace::Closed }
     }
 
-    /// Which part of what a closed load would gain is gained.
+    /// Which part of what a closed load would gain is gained, and half of that part's interval.
     #[must_use]
-    pub fn follows(&self) -> f64 {
-        if self.kind == LoadKind::Mixed { self.elasticity.unwrap_or(1.0) } else { 1.0 }
+    pub fn follows(&self) -> (f64, f64) {
+        match self.elasticity {
+            Some(elasticity) if self.kind == LoadKind::Mixed => (elasticity, self.half_width),
+            _ => (1.0, 0.0),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{
 };
 use std::time::Duration;
 
-use progress::{Account, Lock, Point, Policy, Sharing, Span, Stamp};
+use progress::{Account, Lock, Log, Point, Policy, Sharing, Span, Stamp};
 
 use crate::ledger::{Experiment, Ledger, Spent, Unit, Urgency, outcome};
 use crate::outcome::Outcome;
@@ -108,7 +108,7 @@ impl Recorder {
         let mut units = Vec::new();
         let mut busiest = 0;
         for account in progress::accounts() {
-            for (at, event) in decode(account.log().read(window >> COUNT_SHIFT)) {
+            for (at, event) in whole(account.log(), window >> COUNT_SHIFT).0 {
                 match event {
                     Event::Hit { point } => units.push(Unit { at, point, began: None }),
                     Event::VisitEnded { visit, point } => {
@@ -131,12 +131,11 @@ impl Recorder {
         let mut ended = Some(self.ended.load(Relaxed)).filter(|&ended| ended >= began).unwrap_or_else(clock::now);
         let mut threads = Vec::new();
         for account in progress::accounts() {
-            let log = account.log();
-            let mut events = decode(log.read(window));
+            let (mut events, is_full) = whole(account.log(), window);
             if events.is_empty() {
                 continue;
             }
-            if log.is_full(window) {
+            if is_full {
                 // What a full log would have said about the rest of the window is missing: it ends here for everybody.
                 ended = ended.min(events.last().map_or(ended, |&(at, _)| at));
             }
@@ -185,7 +184,6 @@ impl Recorder {
         if account.window.load(Relaxed) != window {
             // The first of this window: what the thread was at comes before it.
             account.window.store(window, Relaxed);
-            account.stamps.store(0, Relaxed);
             self.write(account, window, now, Event::Kind(find_kind(account)));
         }
         self.write(account, window, now, event(now));
@@ -270,6 +268,15 @@ impl Recorder {
     }
 }
 
+/// The events of a window in a log, and whether that is full: then the last event may lack a part, and is left out.
+fn whole(log: &Log, window: u32) -> (Vec<(u64, Event)>, bool) {
+    let (mut events, is_full) = (decode(log.read(window)), log.is_full(window));
+    if is_full {
+        events.pop();
+    }
+    (events, is_full)
+}
+
 /// The longest sleep that nothing interrupts, nanoseconds.
 const SLEEP_MAX: u64 = 2_000_000;
 
@@ -285,7 +292,7 @@ fn restore_timers(slack: Option<u64>) {
     let _ = rustix::thread::set_current_timer_slack(slack.and_then(NonZeroU64::new));
 }
 
-/// A number for what the thread sends, unique in the window.
+/// A number for what the thread sends, unique in the window, also where another thread had the account earlier in it.
 fn fresh(account: &Account) -> u64 {
     let serial = account.stamps.load(Relaxed) + 1;
     account.stamps.store(serial, Relaxed);
@@ -349,14 +356,20 @@ pub fn cost_of_hook() -> f64 {
 impl Policy for Recorder {
     fn thread_began(&self, account: &'static Account) {
         account.blocked_since.store(0, Relaxed);
-        if let (window, Rule::Pause) = self.window() {
-            self.ledger.begin(account, window, clock::now());
-            find_kind(account);
+        match self.window() {
+            // Until now it was at nothing, whoever had the account before.
+            (window, Rule::Record) => self.record_in(account, window, |_| Event::BlockEnded),
+            (window, Rule::Pause) => {
+                self.ledger.begin(account, window, clock::now());
+                find_kind(account);
+            }
+            (_, Rule::Rest) => {}
         }
         sample::thread_began(account);
     }
 
     fn thread_ended(&self, account: &'static Account) {
+        self.record(account, |_, _| Event::BlockBegan);
         sample::thread_ended(account);
     }
 
@@ -565,5 +578,29 @@ impl Policy for Recorder {
                 point: point.id(),
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a call the second entry says whom: without it the call would be somebody else's.
+    #[test]
+    fn a_full_log_ends_before_its_last_event() {
+        let (recorder, account) = (Recorder::new(), Account::new(0, "full"));
+        let called = |call| Event::Called { call, whom: 7 };
+        recorder.write(&account, 0, 1, Event::BlockBegan);
+        recorder.write(&account, 0, 2, called(2));
+        assert_eq!(whole(account.log(), 0), (vec![(1, Event::BlockBegan), (2, called(2))], false));
+        for at in 3.. {
+            recorder.write(&account, 0, at, called(at));
+            if account.log().is_full(0) {
+                break;
+            }
+        }
+        let (events, is_full) = whole(account.log(), 0);
+        assert!(is_full && events[1..].iter().all(|&(at, event)| event == called(at)));
+        assert_eq!(events.len(), progress::ENTRIES_MAX / 2);
     }
 }

@@ -36,7 +36,7 @@ pub struct Report {
     pub began: u64,
     /// How long it measured, seconds.
     pub seconds: f64,
-    /// By the gain at the highest common speed-up, the most worthwhile first.
+    /// By the gain that counts ([`Report::counted`]) at the speed-up nearest to a half, the most worthwhile first.
     pub targets: Vec<TargetReport>,
     /// What the program is there for; the first is the one that curves are of.
     pub progress: Vec<Progress>,
@@ -67,10 +67,23 @@ impl Report {
     /// The curve that counts: under a load that goes at its own pace only the time of a unit can get shorter.
     #[must_use]
     pub fn counted<'a>(&self, target: &'a TargetReport) -> (Measure, &'a [CurvePoint]) {
-        match self.load.kind {
-            LoadKind::Limited if !target.latency.is_empty() => (Measure::Latency, &target.latency),
-            _ => (Measure::Pace, &target.curve),
+        target.counted(self.load.kind)
+    }
+}
+
+impl TargetReport {
+    fn counted(&self, load: LoadKind) -> (Measure, &[CurvePoint]) {
+        match load {
+            LoadKind::Limited if !self.latency.is_empty() => (Measure::Latency, &self.latency),
+            _ => (Measure::Pace, &self.curve),
         }
+    }
+
+    /// What targets are ranked by: the gain that counts, at the speed-up nearest to a half; below all gains where there is none.
+    pub(crate) fn worth(&self, load: LoadKind) -> f64 {
+        let distance = |point: &CurvePoint| (point.speedup - 0.5).abs();
+        let nearest = self.counted(load).1.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
+        nearest.map_or(f64::NEG_INFINITY, |point| point.gain)
     }
 }
 

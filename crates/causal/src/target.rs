@@ -2,6 +2,7 @@
 //!
 //! - `profile`: from samples to targets.
 //! - `tree`: samples by stack; `candidates`: everything in them that has a name; `parts`: from counts to parts with errors.
+//! - `distinct`: of targets that are nearly the same time, one.
 
 mod candidates;
 mod distinct;

@@ -125,7 +125,7 @@ impl Event {
     }
 }
 
-/// The events that a log holds. What a log cut short ends before its last event.
+/// The events that a log holds. Of the last one in a log that is full the second entry may be missing, unless it has none.
 pub fn decode(entries: impl Iterator<Item = Entry>) -> Vec<(u64, Event)> {
     let mut entries = entries.peekable();
     let mut events = Vec::with_capacity(entries.size_hint().0);

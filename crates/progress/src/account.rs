@@ -37,7 +37,7 @@ pub struct Account {
     pub blocked_since: AtomicU64,
     /// Policy: virtual time of the message that the thread works on.
     pub cause: AtomicU64,
-    /// Policy: how many stamps the thread gave out in this window.
+    /// Policy: how many stamps were given out, whoever had the account; where windows pause, what the thread is at in this one.
     pub stamps: AtomicU64,
 }
 

@@ -22,6 +22,8 @@ pub struct Block {
     pub name: String,
     /// In the windows that had it.
     pub speedup: f64,
+    /// How well the target's time was known when the block began, as a part of it (a standard error).
+    pub samples: f64,
     /// By point: without the speed-up, and with it.
     pub sums: Vec<[Progressed; 2]>,
 }
@@ -29,8 +31,8 @@ pub struct Block {
 impl Block {
     /// Without any window yet.
     #[must_use]
-    pub fn new(name: &str, speedup: f64) -> Self {
-        Self { name: name.to_owned(), speedup, sums: Vec::new() }
+    pub fn new(name: &str, speedup: f64, samples: f64) -> Self {
+        Self { name: name.to_owned(), speedup, samples, sums: Vec::new() }
     }
 
     /// Adds a window, which lasted `virtual_time` without its delays. `points` is how many progress points there are.
@@ -94,7 +96,7 @@ mod tests {
     fn a_block_is_the_ratio_of_its_times_per_unit() {
         let blocks: Vec<Block> = [0.0, 1.0, 2.0, 3.0]
             .map(|drift| {
-                let mut block = Block::new("a", 0.5);
+                let mut block = Block::new("a", 0.5, 0.0);
                 for (ns, treated) in [(1000.0, false), (900.0, true), (900.0, true), (1000.0, false)] {
                     block.add(&outcome(100, ns + 50.0 * drift), 0.0, treated, 1);
                 }
@@ -111,7 +113,7 @@ mod tests {
     /// A window without progress still took its time.
     #[test]
     fn windows_without_progress_count() {
-        let mut block = Block::new("a", 0.5);
+        let mut block = Block::new("a", 0.5, 0.0);
         block.add(&outcome(2, 500.0), 1000.0, false, 1);
         block.add(&outcome(0, 0.0), 1000.0, false, 1);
         block.add(&outcome(2, 500.0), 1000.0, true, 1);

@@ -5,14 +5,14 @@ use crate::report::{CurvePoint, LoadKind};
 use crate::statistics::{Estimate, NORMAL, Ratio};
 
 /// What makes a curve uncertain besides that windows differ.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Error {
     /// How well the target's time is known, as a part of it (a standard error).
     pub(super) samples: f64,
     /// How far the replay is off, as a part of the time.
     pub(super) misfit: f64,
-    /// Which part of the gain the load takes up.
-    pub(super) follows: f64,
+    /// Which part of the gain the load takes up, and half of that part's interval.
+    pub(super) follows: (f64, f64),
 }
 
 /// One target's curve at one progress point.
@@ -37,16 +37,15 @@ struct Point {
 }
 
 impl Curve {
-    /// From the answers by speed-up.
-    pub(super) fn new(speedups: &[f64], share: f64, error: &Error, answer: impl Fn(usize) -> Answer) -> Self {
+    /// From the answers by speed-up; what makes them uncertain of the time per unit, and of that from its begin to its end.
+    pub(super) fn new(speedups: &[f64], share: f64, errors: &[Error; 2], answer: impl Fn(usize) -> Answer) -> Self {
         let answers: Vec<Answer> = (0..speedups.len()).map(answer).collect();
         let time: Vec<Ratio> = answers.iter().map(|answer| answer.time).collect();
         let latency: Vec<Ratio> = answers.iter().map(|answer| answer.latency).collect();
-        let whole = Error { follows: 1.0, ..*error };
         Self {
             speedups: speedups.to_vec(),
-            time: line(speedups, &time, share, error),
-            latency: line(speedups, &latency, share, &whole),
+            time: line(speedups, &time, share, &errors[0]),
+            latency: line(speedups, &latency, share, &errors[1]),
         }
     }
 
@@ -63,17 +62,22 @@ impl Curve {
     /// The gain at a speed-up that was asked, and how probable one at least as large is when there is none; for a load that sets the
     /// pace of the latency.
     pub(super) fn at(&self, speedup: f64, load: LoadKind) -> (f64, f64) {
-        let is_latency = load == LoadKind::Limited && self.latency.iter().any(|point| point.ratio.is_some());
-        let line = if is_latency { &self.latency } else { &self.time };
-        let point = self.speedups.iter().position(|&one| one == speedup).and_then(|at| line.get(at));
-        let found = point.and_then(|point| Some((point, point.ratio?)));
+        let found = self.counted(speedup, load);
         found.map_or((0.0, 1.0), |(point, ratio)| (point.shown.gain, ratio.probability(1.0, point.others)))
     }
 
-    /// The ratio at a speed-up, the error that samples leave, and from how many windows.
-    pub(super) fn estimate(&self, speedup: f64) -> Option<(Estimate, f64, u64)> {
-        let point = self.time.get(self.speedups.iter().position(|&one| one == speedup)?)?;
-        Some((point.ratio?, point.samples, point.windows))
+    /// The ratio at a speed-up for such a load, the error that samples leave, and from how many windows.
+    pub(super) fn estimate(&self, speedup: f64, load: LoadKind) -> Option<(Estimate, f64, u64)> {
+        let (point, ratio) = self.counted(speedup, load)?;
+        Some((ratio, point.samples, point.windows))
+    }
+
+    /// The point of the line that counts, where windows answered.
+    fn counted(&self, speedup: f64, load: LoadKind) -> Option<(&Point, Estimate)> {
+        let is_latency = load == LoadKind::Limited && self.latency.iter().any(|point| point.ratio.is_some());
+        let line = if is_latency { &self.latency } else { &self.time };
+        let point = line.get(self.speedups.iter().position(|&one| one == speedup)?)?;
+        Some((point, point.ratio?))
     }
 
     /// Widens all intervals so that no effect is within.
@@ -105,8 +109,10 @@ fn line(speedups: &[f64], ratios: &[Ratio], share: f64, error: &Error) -> Vec<Po
         let others = others(gain(at), samples, error.misfit);
         let shown = estimates[at].map_or_else(CurvePoint::default, |ratio| {
             // A load that follows only in part takes up only a part, and it is not known exactly which.
-            let half = ratio.half_width().hypot(NORMAL * others).hypot(gain(at) * (1.0 - error.follows) / 2.0);
-            interval(speedup, gain(at) * error.follows, half, share)
+            let (follows, unsure) = error.follows;
+            let load = unsure.hypot((1.0 - follows) / 2.0);
+            let half = ratio.half_width().hypot(NORMAL * others).hypot(gain(at) * load);
+            interval(speedup, gain(at) * follows, half, share)
         });
         Point { shown, ratio: estimates[at], windows: ratios[at].count(), samples, others }
     };
@@ -125,17 +131,119 @@ fn interval(speedup: f64, gain: f64, half: f64, share: f64) -> CurvePoint {
     CurvePoint { speedup, gain, low: gain - half, high: gain + half, expected: share * speedup }
 }
 
-/// The gains that pauses found, by speed-up; `phase` is the factor by which the target is more in the run than in its windows.
-pub(super) fn confirmed(blocks: &[&Block], point: u32, share: f64, phase: f64) -> Vec<CurvePoint> {
+/// The gains that pauses found, by speed-up; `phase` is the factor by which the target is more in the run than in its windows, with the
+/// standard error of its logarithm.
+pub(super) fn confirmed(blocks: &[&Block], point: u32, share: f64, phase: (f64, f64)) -> Vec<CurvePoint> {
     let mut speedups: Vec<f64> = blocks.iter().map(|block| block.speedup).collect();
     speedups.sort_by(f64::total_cmp);
     speedups.dedup();
     let at = |speedup: f64| {
         let blocks: Vec<&Block> = blocks.iter().copied().filter(|block| block.speedup == speedup).collect();
         let ratio = confirm::ratio(&blocks, point).filter(|ratio| ratio.freedom > 0.0)?;
-        let gain = (1.0 - ratio.mean) * phase;
-        let half = (ratio.half_width() * phase).hypot(NORMAL * others(gain, 0.0, 0.0));
+        // Who is paused is paused for as much as the target is believed to have run. Samples only add up, so what they get wrong is
+        // nearly the same in all blocks.
+        let samples = blocks.iter().map(|block| block.samples).sum::<f64>() / blocks.len() as f64;
+        let (factor, error) = phase;
+        let gain = (1.0 - ratio.mean) * factor;
+        let half = (ratio.half_width() * factor).hypot(NORMAL * others(gain, samples.hypot(error) * gain.abs(), 0.0));
         Some(interval(speedup, gain, half, share))
     };
     speedups.into_iter().filter_map(at).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::Progressed;
+
+    const SURE: Error = Error { samples: 0.0, misfit: 0.0, follows: (1.0, 0.0) };
+
+    /// Blocks of half the speed-up that all found a gain of 0.1.
+    fn blocks(samples: f64) -> Vec<Block> {
+        let sums = [(100.0, 1000.0), (100.0, 900.0)].map(|(units, time)| Progressed { units, time });
+        (0..4).map(|_| Block { sums: vec![sums], ..Block::new("a", 0.5, samples) }).collect()
+    }
+
+    fn half(point: &CurvePoint) -> f64 {
+        (point.high - point.low) / 2.0
+    }
+
+    /// Who takes a target for a tenth more than it is pauses everybody for a tenth more.
+    #[test]
+    fn what_pauses_found_is_as_uncertain_as_what_they_paused_for() {
+        let of = |samples: f64, phase| {
+            let blocks = blocks(samples);
+            let found = confirmed(&blocks.iter().collect::<Vec<_>>(), 0, 0.2, phase);
+            assert_eq!(found.len(), 1);
+            found[0]
+        };
+        let sure = of(0.0, (1.0, 0.0));
+        assert!((sure.gain - 0.1).abs() < 1e-12 && (half(&sure) - 0.006).abs() < 1e-9, "{sure:?}");
+        let sampled = of(0.1, (1.0, 0.0));
+        assert!((half(&sampled) - 0.006_f64.hypot(NORMAL * 0.01)).abs() < 1e-9, "{sampled:?}");
+        let corrected = of(0.0, (1.5, 0.1));
+        assert!((corrected.gain - 0.15).abs() < 1e-12, "{corrected:?}");
+        assert!((half(&corrected) - 0.0075_f64.hypot(NORMAL * 0.015)).abs() < 1e-9, "{corrected:?}");
+    }
+
+    /// Windows that all say the same: 4 % of the time per unit, and 20 % of the time from begin to end.
+    fn answer(_: usize) -> Answer {
+        let mut answer = Answer::default();
+        (0..9).for_each(|_| {
+            answer.time.push(1000.0, 0.96);
+            answer.latency.push(1000.0, 0.8);
+        });
+        answer
+    }
+
+    #[test]
+    fn a_load_that_sets_the_pace_is_looked_at_by_its_latency() {
+        let curve = Curve::new(&[0.25, 0.5], 0.3, &[SURE; 2], answer);
+        let mean = |load| curve.estimate(0.5, load).map(|(ratio, ..)| (ratio.mean * 100.0).round());
+        assert_eq!(
+            (mean(LoadKind::Limited), mean(LoadKind::Closed), mean(LoadKind::Mixed)),
+            (Some(80.0), Some(96.0), Some(96.0))
+        );
+        let without = |at| Answer { time: answer(at).time, ..Answer::default() };
+        let curve = Curve::new(&[0.5], 0.3, &[SURE; 2], without);
+        assert_eq!(curve.estimate(0.5, LoadKind::Limited).map(|(.., windows)| windows), Some(9), "what else there is");
+        assert!(curve.estimate(0.4, LoadKind::Closed).is_none());
+    }
+
+    #[test]
+    fn each_error_has_its_place_in_the_interval() {
+        let instrument = |gain: f64| ALLOWANCE[0] + ALLOWANCE[1] * gain;
+        let cases = [
+            ("nothing", SURE, SURE, (0.04, instrument(0.04)), (0.2, instrument(0.2))),
+            (
+                "the replay",
+                Error { misfit: 0.02, ..SURE },
+                Error { misfit: 0.5, ..SURE },
+                (0.04, instrument(0.04).hypot(0.02 * 0.04)),
+                (0.2, instrument(0.2).hypot(0.5 * 0.2)),
+            ),
+            (
+                "the samples",
+                Error { samples: 0.1, ..SURE },
+                Error { samples: 0.1, ..SURE },
+                (0.04, instrument(0.04).hypot(NORMAL * 0.1 * 0.04)),
+                (0.2, instrument(0.2).hypot(NORMAL * 0.1 * 0.2)),
+            ),
+            (
+                "the load",
+                Error { follows: (0.5, 0.4), ..SURE },
+                SURE,
+                (0.02, instrument(0.04).hypot(0.04 * 0.4).hypot(0.04 * 0.25)),
+                (0.2, instrument(0.2)),
+            ),
+        ];
+        for (why, of_time, of_latency, time, latency) in cases {
+            let curve = Curve::new(&[0.5], 0.3, &[of_time, of_latency], answer);
+            for (found, (gain, half_width)) in [(curve.gains(), time), (curve.latencies(), latency)] {
+                assert!((found[0].gain - gain).abs() < 1e-12, "{why}: {found:?}");
+                assert!((half(&found[0]) - half_width).abs() < 1e-6, "{why}: {found:?} instead of {half_width}");
+                assert_eq!(found[0].expected, 0.15);
+            }
+        }
+    }
 }

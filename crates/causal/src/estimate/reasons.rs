@@ -11,10 +11,12 @@ use crate::target::Target;
 
 /// What there is to judge by besides the report and the evidence.
 pub(super) struct Seen<'a> {
+    pub(super) targets: &'a [Target],
     pub(super) samples: u64,
     pub(super) shortcoming: Option<&'static str>,
     pub(super) verdict: &'a Verdict,
     pub(super) has_load: bool,
+    /// Of what counts: the time per unit, or the time from its begin to its end.
     pub(super) fidelity: Ratio,
     /// How many progress points the program has.
     pub(super) points: usize,
@@ -27,6 +29,8 @@ pub(super) struct Seen<'a> {
 const SAMPLES_FEW: u64 = 20;
 const UNITS_FEW: u64 = 30;
 const WINDOWS_FEW: usize = 4;
+/// How far a replay without any change is usually off: that has its place in the intervals, and is not worth a word.
+const USUAL: f64 = 0.03;
 /// Half an interval that is wide: two percentage points, or a fifth of the gain.
 const WIDE: (f64, f64) = (0.02, 0.2);
 /// A rate that differs by this part between the halves of a run.
@@ -110,12 +114,13 @@ fn likeness(a: &str, b: &str) -> f64 {
     common as f64 / a.len().max(1) as f64
 }
 
-/// The factor that is to be applied to what pauses found, from [`super::confirm::phase`].
-pub(super) fn phase(name: &str, phase: Option<(f64, f64)>, reasons: &mut Vec<Reason>) -> f64 {
-    let Some((factor, error)) = phase else { return 1.0 };
+/// The factor that is to be applied to what pauses found, from [`super::confirm::phase`], with the standard error of its logarithm; where
+/// windows may well be like the run there is nothing to be wrong about.
+pub(super) fn phase(name: &str, phase: Option<(f64, f64)>, reasons: &mut Vec<Reason>) -> (f64, f64) {
+    let Some((factor, error)) = phase else { return (1.0, 0.0) };
     let off = factor.ln().abs();
     if off < 0.05 || off < 3.0 * error {
-        return 1.0;
+        return (1.0, 0.0);
     }
     if off > 0.2 {
         let text = format!(
@@ -124,7 +129,7 @@ pub(super) fn phase(name: &str, phase: Option<(f64, f64)>, reasons: &mut Vec<Rea
         );
         reasons.push(reason(name, ReasonCode::Changed, text));
     }
-    factor
+    (factor, error)
 }
 
 /// Whether both ways gave an answer and they differ.
@@ -189,22 +194,22 @@ pub(super) fn add(report: &mut Report, evidence: &Evidence, seen: &Seen<'_>) {
     }
     load(&mut say, seen, units);
     if let Some(ratio) = seen.fidelity.estimate()
-        && super::misfit(&seen.fidelity) > 0.0
+        && super::misfit(&seen.fidelity) > USUAL
     {
-        let off = (ratio.mean - 1.0) * 100.0;
+        let percent = ratio.mean * 100.0;
         say(
             "",
             ReasonCode::Fidelity,
             format!(
-                "replayed without any change a unit takes {off:+.1} % of the time that it took; intervals are wider for it"
+                "replayed without any change a unit takes {percent:.1} % of the time that it took; intervals are wider for it"
             ),
         );
     }
-    for name in &evidence.unaffordable {
+    for name in evidence.unaffordable.iter().filter(|name| !is_confirmed(name, seen.targets, evidence)) {
         say(
             name,
             ReasonCode::BudgetSpent,
-            "not even the shortest windows with pauses for it are within the budget".into(),
+            "what was left of the budget is not enough for even the shortest windows with pauses for it".into(),
         );
     }
     if evidence.aborted * 4 > evidence.paused && evidence.aborted > 1 {
@@ -234,6 +239,14 @@ pub(super) fn add(report: &mut Report, evidence: &Evidence, seen: &Seen<'_>) {
     if seen.is_final && units > 0 {
         targets(report, seen);
     }
+}
+
+/// Whether the target, or one of the same time under another name, had windows with pauses.
+fn is_confirmed(name: &str, targets: &[Target], evidence: &Evidence) -> bool {
+    let had = |name: &str| evidence.blocks.iter().any(|block| block.name == name);
+    let target = targets.iter().find(|target| target.name == name);
+    let is_twin = |other: &Target| target.is_some_and(|target| super::is_same(&target.weights, &other.weights));
+    had(name) || targets.iter().any(|other| is_twin(other) && had(&other.name))
 }
 
 fn load(say: &mut impl FnMut(&str, ReasonCode, String), seen: &Seen<'_>, units: u64) {
@@ -388,6 +401,20 @@ mod tests {
         assert_eq!((reasons.len(), reasons[0].code), (1, ReasonCode::Disagreement));
     }
 
+    /// What was found for a function holds for its only caller: no more is wanting there.
+    #[test]
+    fn a_twin_of_what_was_confirmed_lacks_nothing() {
+        use crate::estimate::Block;
+        use crate::target::Part;
+        let part = |part| Weights { parts: vec![Part { part, error: 0.0 }], calls: None };
+        let targets = [("a", 0.5), ("caller of a", 0.5), ("b", 0.4)]
+            .map(|(name, of)| Target { weights: part(of), ..target(name) });
+        let evidence = Evidence { blocks: vec![Block::new("a", 0.5, 0.0)], ..Evidence::default() };
+        for (name, want) in [("a", true), ("caller of a", true), ("b", false), ("gone", false)] {
+            assert_eq!(is_confirmed(name, &targets, &evidence), want, "{name}");
+        }
+    }
+
     #[test]
     fn what_was_not_sampled_is_said() {
         for (samples, threads, taken, want) in
@@ -404,11 +431,11 @@ mod tests {
     #[test]
     fn a_phase_is_corrected_where_it_is_sure() {
         let mut reasons = Vec::new();
-        assert_eq!(phase("a", None, &mut reasons), 1.0);
-        assert_eq!(phase("a", Some((1.3, 0.1)), &mut reasons), 1.0, "that may be chance");
-        assert_eq!(phase("a", Some((1.1, 0.01)), &mut reasons), 1.1);
+        assert_eq!(phase("a", None, &mut reasons), (1.0, 0.0));
+        assert_eq!(phase("a", Some((1.3, 0.1)), &mut reasons), (1.0, 0.0), "that may be chance");
+        assert_eq!(phase("a", Some((1.1, 0.01)), &mut reasons), (1.1, 0.01));
         assert!(reasons.is_empty());
-        assert_eq!(phase("a", Some((0.5, 0.01)), &mut reasons), 0.5);
+        assert_eq!(phase("a", Some((0.5, 0.01)), &mut reasons), (0.5, 0.01));
         assert_eq!(reasons[0].code, ReasonCode::Changed);
     }
 }

@@ -164,12 +164,24 @@ mod tests {
     #[test]
     fn time_belongs_to_the_kind_at_which_it_was_spent() {
         type Case<'a> = (&'a str, &'a [(u64, Event)], &'a [(u32, f64)]);
-        let cases: [Case<'_>; 6] = [
+        let cases: [Case<'_>; 7] = [
             ("one kind", &[(1010, Event::Hit { point: 0 })], &[(1, 100.0)]),
             ("two kinds", &[(1030, Event::Kind(2)), (1040, Event::Kind(1))], &[(1, 90.0), (2, 10.0)]),
             ("a block", &[(1020, Event::BlockBegan), (1070, Event::BlockEnded)], &[(1, 50.0)]),
             ("a block from before", &[(1050, Event::Kind(1)), (1050, Event::BlockEnded)], &[(1, 50.0)]),
             ("a block to the end", &[(1050, Event::BlockBegan)], &[(1, 50.0)]),
+            (
+                "two threads, one after the other",
+                &[
+                    (1010, Event::Kind(2)),
+                    (1010, Event::BlockEnded),
+                    (1030, Event::BlockBegan),
+                    (1050, Event::Kind(3)),
+                    (1050, Event::BlockEnded),
+                    (1055, Event::BlockBegan),
+                ],
+                &[(2, 20.0), (3, 5.0)],
+            ),
             ("longer blocked than the window", &[(1060, Event::Took { message: 0, blocked: 500 })], &[(1, 40.0)]),
         ];
         for (why, events, want) in cases {

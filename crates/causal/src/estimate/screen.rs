@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::estimate::Recording;
+use crate::outcome::PointOutcome;
 use crate::replay::{Pace, Replay};
+use crate::report::LoadKind;
 use crate::statistics::{Ratio, Stream};
 use crate::target::Weights;
 
@@ -17,13 +19,31 @@ pub struct Question<'a> {
     pub speedup: f64,
 }
 
-/// What the windows answer, for one question and one progress point.
+/// What the windows answer, for one question and one progress point: ratios of what came of it to what was before.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Answer {
-    /// Time per unit, with over without.
+    /// Of the time per unit.
     pub time: Ratio,
-    /// The mean time from a unit's begin to its end, with over without.
+    /// Of the mean time from a unit's begin to its end.
     pub latency: Ratio,
+}
+
+impl Answer {
+    fn push(&mut self, before: PointOutcome, after: PointOutcome) {
+        self.time.push(before.ns_per_unit * before.hits as f64, after.ns_per_unit / before.ns_per_unit);
+        self.latency.push(before.latency_mean * before.timed as f64, after.latency_mean / before.latency_mean);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.time.merge(&other.time);
+        self.latency.merge(&other.latency);
+    }
+
+    /// The ratio that counts: under a load that goes at its own pace only the time of a unit can get shorter.
+    #[must_use]
+    pub fn counted(&self, load: LoadKind) -> &Ratio {
+        if load == LoadKind::Limited && self.latency.count() > 0 { &self.latency } else { &self.time }
+    }
 }
 
 /// What all windows answered.
@@ -32,7 +52,7 @@ pub struct Screen {
     /// By question, then by the place of the point.
     pub answers: Vec<Vec<Answer>>,
     /// Replayed without a change over measured: what the replay itself gets wrong, at the first point.
-    pub fidelity: Ratio,
+    pub fidelity: Answer,
     /// The busiest thread's utilisation.
     pub busiest: Stream,
     /// How many windows were asked.
@@ -100,8 +120,7 @@ impl Screen {
             return *self = other;
         }
         for (answer, other) in self.answers.iter_mut().flatten().zip(other.answers.iter().flatten()) {
-            answer.time.merge(&other.time);
-            answer.latency.merge(&other.latency);
+            answer.merge(other);
         }
         self.fidelity.merge(&other.fidelity);
         self.busiest.merge(&other.busiest);
@@ -116,9 +135,7 @@ impl Screen {
             self.busiest.push(before.busiest);
         }
         if let Some(&first) = points.first() {
-            let (measured, replayed) = (replay.measured().point(first), before.point(first));
-            self.fidelity
-                .push(measured.ns_per_unit * measured.hits as f64, replayed.ns_per_unit / measured.ns_per_unit);
+            self.fidelity.push(replay.measured().point(first), before.point(first));
         }
         for (question, answers) in questions.iter().zip(&mut self.answers) {
             // Without the target in the window there is nothing to replay.
@@ -128,11 +145,7 @@ impl Screen {
                 &before
             };
             for (&point, answer) in points.iter().zip(answers) {
-                let (before, after) = (before.point(point), after.point(point));
-                answer.time.push(before.ns_per_unit * before.hits as f64, after.ns_per_unit / before.ns_per_unit);
-                answer
-                    .latency
-                    .push(before.latency_mean * before.timed as f64, after.latency_mean / before.latency_mean);
+                answer.push(before.point(point), after.point(point));
             }
         }
     }

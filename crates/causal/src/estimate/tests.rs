@@ -94,3 +94,72 @@ fn speed_ups_are_compared_near_a_half() {
     assert_eq!(common(&[0.25, 1.0]), 0.25);
     assert_eq!(common(&[]), 0.5);
 }
+
+/// An event loop whose units take 40 µs each, one every 100.
+#[test]
+fn a_replay_is_held_against_both_times() {
+    let point = progress::Point::named("estimate fidelity").id();
+    let mut events = Vec::new();
+    for unit in 0..100 {
+        let at = unit * 100_000;
+        events.push((at, Event::BlockEnded));
+        events.push((at, Event::Arrived { connection: 1, at }));
+        events.push((at, Event::VisitBegan { visit: unit + 1 }));
+        events.push((at + 40_000, Event::Written { connection: 1 }));
+        events.push((at + 40_000, Event::VisitEnded { visit: unit + 1, point }));
+        events.push((at + 40_000, Event::BlockBegan));
+    }
+    let thread = Thread { number: 0, is_worker: true, running: 1.0, kind: 1, events };
+    let recording = Arc::new(Recording::new(Trace { span: 0..10_000_000, threads: vec![thread] }, |_| None));
+    let (pace, crew) = (crate::replay::Pace::Open, Crew::default());
+    let screen = Screen::ask(&[recording.clone(), recording], &[], &[point], pace, crew, |_| true);
+    let Answer { time, latency } = screen.fidelity;
+    assert_eq!((time.count(), latency.count()), (2, 2));
+    assert!(misfit(&time) < 1e-3 && misfit(&latency) < 1e-3, "{time:?} {latency:?}");
+    assert_eq!(screen.fidelity.counted(LoadKind::Limited), &latency);
+    assert_eq!(screen.fidelity.counted(LoadKind::Closed), &time);
+    assert_eq!(Answer { time, ..Answer::default() }.counted(LoadKind::Limited), &time, "where it is not measured");
+}
+
+/// However little a replay is off, it is off.
+#[test]
+fn a_misfit_counts_from_the_first_part_on() {
+    let of = |ratio: f64| {
+        let mut fidelity = Ratio::default();
+        fidelity.push(1.0, ratio);
+        misfit(&fidelity)
+    };
+    for (ratio, want) in [(1.0, 0.0), (1.02, 0.0198), (0.9, 0.10536)] {
+        assert!((of(ratio) - want).abs() < 1e-4, "{ratio}");
+    }
+    assert_eq!(misfit(&Ratio::default()), 0.0);
+}
+
+/// The effect at one point says nothing of another: where many are looked at, what is found at each must be sure by itself.
+#[test]
+fn what_is_believed_is_believed_point_by_point() {
+    let target = Target {
+        name: "a".into(),
+        kind: crate::target::TargetKind::Function,
+        share: 0.3,
+        samples: 100,
+        weights: Weights::default(),
+    };
+    // Nine windows that differ by a hundredth.
+    let curve = |gain: f64| {
+        let of = |_| {
+            let mut answer = Answer::default();
+            (0..9).for_each(|window| answer.time.push(1.0, 1.0 - gain + 0.009 * f64::from(window % 3 - 1)));
+            answer
+        };
+        let sure = Error { samples: 0.0, misfit: 0.0, follows: (1.0, 0.0) };
+        Curve::new(&[0.5], 0.3, &[sure; 2], of)
+    };
+    let case = |gains: [f64; 2]| Case { target: &target, curves: gains.map(curve).into(), gain: gains[0] };
+    let is_effect = |curve: &Curve| curve.gains()[0].low > 0.0;
+    let mut cases = [case([0.2, 0.008]), case([0.0, 0.0]), case([0.0, 0.0]), case([0.0, 0.2])];
+    assert!(is_effect(&cases[0].curves[1]), "alone it would be believed");
+    doubt(&mut cases, 0.5, LoadKind::Closed);
+    let shown: Vec<Vec<bool>> = cases.iter().map(|case| case.curves.iter().map(is_effect).collect()).collect();
+    assert_eq!(shown, [[true, false], [false, false], [false, false], [false, true]]);
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use progress::ENTRIES_MAX;
 
-use crate::estimate::{Block, Crew, Effort, Evidence, Finding, Kinds, Recording, Recordings, Request};
+use crate::estimate::{Block, Crew, Effort, Evidence, Finding, Kinds, Recording, Recordings, Request, sampling_error};
 use crate::experiment::{POLL, Pause, Plan, Settings, Step, Subject, Tempo};
 use crate::load::ProbeBlock;
 use crate::outcome::Outcome;
@@ -333,7 +333,8 @@ impl<P: Program> Controller<'_, P> {
                 let targets = self.finding.as_ref()?.targets.clone();
                 let name = self.plan.candidate(number);
                 let at = targets.iter().position(|target| target.name == name)?;
-                Of::Target { block: Block::new(name, pause.speedup), targets, at, kinds: Kinds::new() }
+                let samples = sampling_error(&targets[at].weights, &self.recordings.all());
+                Of::Target { block: Block::new(name, pause.speedup, samples), targets, at, kinds: Kinds::new() }
             }
         };
         Some(Open { number: pause.block, windows: 0, of })

@@ -366,12 +366,17 @@ impl Writer<'_> {
             }
             Event::Took { message, .. } => {
                 let sent = self.marks.known.get(&(Of::Message, message)).copied();
-                let when = match sent {
+                let (when, ready) = match sent {
                     // Whoever took it may have read the clock a little before the sender did.
-                    Some((mark, _)) => When::After { mark, gap: 0.0, link: Link::Program },
-                    None => When::At(self.since(at)),
+                    Some((mark, sent)) => (When::After { mark, gap: 0.0, link: Link::Program }, Some(sent)),
+                    // It lay there before the window, so that whoever comes to it sooner takes it sooner.
+                    None if message == 0 && blocked == 0 && hand.unexplained.is_none() => {
+                        let ready = if hand.is_worker { hand.ready } else { self.trace.span.start };
+                        (When::At(self.since(ready)), Some(ready))
+                    }
+                    None => (When::At(self.since(at)), None),
                 };
-                self.caused(hand, when, at, blocked, sent.map(|(_, sent)| sent), None);
+                self.caused(hand, when, at, blocked, ready, None);
             }
             Event::Arrived { connection, at: came } => {
                 let chain = Some(self.chains.of(connection << 1));

@@ -5,10 +5,9 @@
 
 use std::collections::HashSet;
 
-use super::{CurvePoint, LoadKind, Measure, Mode, OtherCurve, Progress, Reason, ReasonCode, Report, TargetReport};
+use crate::statistics::NORMAL;
 
-/// The normal quantile of a 95 % interval.
-const Z: f64 = 1.959_963_985;
+use super::{CurvePoint, LoadKind, Measure, Mode, OtherCurve, Progress, Reason, ReasonCode, Report, TargetReport};
 
 impl Report {
     /// One report of several; `None` of none. Each one's own stands in `parts`. The merged intervals hold the programs' own
@@ -40,6 +39,8 @@ impl Report {
         if reports.iter().any(|report| report.load.kind != merged.load.kind) {
             merged.load.kind = LoadKind::Mixed;
         }
+        let load = merged.load.kind;
+        merged.targets.sort_by(|a, b| b.worth(load).total_cmp(&a.worth(load)));
         let cost = &mut merged.perturbation;
         cost.paused = mean(&weights, reports.iter().map(|report| report.perturbation.paused));
         cost.recording = mean(&weights, reports.iter().map(|report| report.perturbation.recording));
@@ -116,15 +117,12 @@ fn progress(reports: &[Report]) -> Vec<Progress> {
 
 fn targets(reports: &[Report], weights: &[f64]) -> Vec<TargetReport> {
     let mut seen = HashSet::new();
-    let mut merged: Vec<TargetReport> = reports
+    reports
         .iter()
         .flat_map(|report| &report.targets)
         .filter(|target| seen.insert((target.name.clone(), target.kind)))
         .map(|target| merge_target(target, reports, weights))
-        .collect();
-    let top = |target: &TargetReport| target.curve.last().map_or(f64::MIN, |point| point.gain);
-    merged.sort_by(|a, b| top(b).total_cmp(&top(a)));
-    merged
+        .collect()
 }
 
 fn merge_target(like: &TargetReport, reports: &[Report], weights: &[f64]) -> TargetReport {
@@ -195,11 +193,12 @@ fn merge_points(measure: Measure, speedup: f64, points: &[(CurvePoint, f64)]) ->
     let rate: f64 = points.iter().map(|(point, weight)| weight / (1.0 - point.gain)).sum();
     let average: f64 = points.iter().map(|(point, weight)| weight * point.gain).sum();
     let gain = if bounded && rate > 0.0 { 1.0 - 1.0 / rate } else { average };
-    let own: f64 = points.iter().map(|(point, weight)| (weight * (point.high - point.low) / (2.0 * Z)).powi(2)).sum();
+    let own: f64 =
+        points.iter().map(|(point, weight)| (weight * (point.high - point.low) / (2.0 * NORMAL)).powi(2)).sum();
     let counted = points.iter().filter(|(_, weight)| *weight > 0.0).count() as f64;
     let correction = if counted > 1.0 { counted / (counted - 1.0) } else { 0.0 };
     let spread: f64 = points.iter().map(|(point, weight)| (weight * (point.gain - average)).powi(2)).sum();
-    let half = Z * (own + correction * spread).sqrt();
+    let half = NORMAL * (own + correction * spread).sqrt();
     let expected = points.iter().map(|(point, weight)| weight * point.expected).sum();
     CurvePoint { speedup, gain, low: gain - half, high: gain + half, expected }
 }
@@ -246,6 +245,23 @@ mod tests {
         assert!((point.gain - 1.0 / 3.0).abs() < 1e-12, "{point:?}");
         // They differ by 50 points, and the interval says so.
         assert!(point.low < 0.0 && point.high > 0.5, "{point:?}");
+    }
+
+    // Under a load that goes at its own pace nothing is gained in pace, and what is noise there is no rank.
+    #[test]
+    fn the_most_worthwhile_comes_first_by_what_counts() {
+        let mut report = with_rate("a", 500.0);
+        report.targets.truncate(2);
+        let curves = [(0.01, 0.1), (0.0, 0.4)];
+        for (target, (pace, latency)) in report.targets.iter_mut().zip(curves) {
+            (target.curve, target.latency) = (curve(pace, 1.0, 0.0, 0.5), curve(latency, 1.0, 0.0, 0.5));
+        }
+        let names: Vec<String> = report.targets.iter().map(|target| target.name.clone()).collect();
+        for (load, first) in [(LoadKind::Closed, 0), (LoadKind::Limited, 1)] {
+            report.load.kind = load;
+            let merged = Report::merged(vec![report.clone(), report.clone()]).unwrap();
+            assert_eq!(merged.targets[0].name, names[first], "{load:?}");
+        }
     }
 
     #[test]

@@ -1,0 +1,48 @@
+//! Threads that begin and end while a window is recorded, one after the other in the same account.
+
+use causal::policy::{Recorder, Rule};
+use causal::trace::Event;
+use progress::sync::mpsc::channel;
+use progress::{Attention, attend, install, thread};
+
+static RECORDER: Recorder = Recorder::new();
+
+#[test]
+fn a_thread_is_at_nothing_before_its_begin_and_after_its_end() {
+    assert!(install(&RECORDER).is_ok(), "the first policy of the process");
+    attend(Attention::Everything);
+    RECORDER.open(Rule::Record);
+    let (sender, receiver) = channel();
+    let live = |name: &str| {
+        let sender = sender.clone();
+        let work = move || {
+            sender.send(()).expect("somebody listens");
+            progress::current().map(progress::Account::number)
+        };
+        thread::Builder::new().name(name.into()).spawn(work).expect("a thread").join().expect("it ends well")
+    };
+    let numbers = [live("first"), live("second")];
+    RECORDER.close();
+    attend(Attention::Nothing);
+    drop(receiver);
+
+    assert_eq!(numbers[0], numbers[1], "the second one has the account of the first");
+    let trace = RECORDER.take(|_| 1.0);
+    let account = trace.threads.iter().find(|thread| Some(thread.number) == numbers[0]).expect("it was recorded");
+    let mut kinds = Vec::new();
+    let mut messages = Vec::new();
+    let mut blocks = Vec::new();
+    for &(_, event) in &account.events {
+        match event {
+            Event::Kind(kind) => kinds.push(kind),
+            Event::Sent { message } => messages.push(message),
+            Event::BlockBegan | Event::BlockEnded => blocks.push(event),
+            _ => {}
+        }
+    }
+    assert_eq!(blocks, [Event::BlockEnded, Event::BlockBegan, Event::BlockEnded, Event::BlockBegan]);
+    assert!(messages.len() >= 2, "{:?}", account.events);
+    assert!(messages.iter().all(|one| messages.iter().filter(|other| *other == one).count() == 1), "{messages:?}");
+    assert!(kinds.len() >= 2 && kinds[0] != kinds[kinds.len() - 1], "each has its own kind of work: {kinds:?}");
+    assert!(account.events.is_sorted_by_key(|&(at, _)| at));
+}
