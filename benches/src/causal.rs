@@ -70,7 +70,7 @@ impl Settings {
                 stretch: Duration::from_millis(500),
                 coz_seconds: 6,
                 worthless: (10, 2.0),
-                cost: (2, 15, &[5.0, 10.0]),
+                cost: (4, 10, &[5.0, 10.0]),
             };
         }
         let asking = Asking { seconds: 30.0, mode: "both" };

@@ -45,7 +45,7 @@ pub enum Rate {
 pub struct Sample<'a> {
     /// The number of the thread's account.
     pub account: u32,
-    /// The kind of work that it did; 0 when it waited in one of the program's primitives.
+    /// The kind of work that it did; 0 when it waited in one of the program's primitives, or never told of itself.
     pub kind: u32,
     /// How much of its time the sample stands for, in [`PERIOD_NS`].
     pub weight: u32,
@@ -153,10 +153,10 @@ impl Sampler {
     pub fn drain(&mut self, mut each: impl FnMut(&Sample<'_>)) {
         let accounts = accounts();
         for (account, ring) in signal::rings() {
-            while let Some(Record { stands, weight, at }) = ring.pop(&mut self.steps, &mut self.frames) {
+            while let Some(Record { is_told, weight, at }) = ring.pop(&mut self.steps, &mut self.frames) {
                 let steps = self.steps.iter().map(|&word| signal::decode(word));
                 let kind = match accounts.get(account as usize) {
-                    Some(account) if !stands => kinds::along(account, steps),
+                    Some(account) if is_told => kinds::along(account, steps),
                     _ => 0,
                 };
                 each(&Sample { account, kind, weight, at, frames: &self.frames });

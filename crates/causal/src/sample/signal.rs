@@ -256,7 +256,9 @@ fn take(overrun: u32, context: &libc::ucontext_t) {
     let Some(mut writing) = ring.begin() else { return };
     account.steps().for_each(|step| writing.step(encode(step)));
     walk(registers, rules::current(), &account.stack(), |address| writing.frame(address));
-    writing.end(Record { stands: account.stands_still(), weight, at: clock::now() });
+    let is_told =
+        !account.stands_still() && (account.window.load(Ordering::Relaxed) != 0 || account.steps().next().is_some());
+    writing.end(Record { is_told, weight, at: clock::now() });
 }
 
 /// A step as a word: the span's number, and one bit for what it is.

@@ -65,6 +65,7 @@ fn a_busy_thread_is_seen_where_it_is_busy() {
                         here += usize::from(sample.frames.iter().any(|&at| is_in(at, burn as *const () as usize)));
                         deep += usize::from(sample.frames.len() >= 4);
                         assert!(sample.weight >= 1 && sample.at > 0 && !sample.frames.is_empty());
+                        assert_eq!(sample.kind, 0, "it never told of itself");
                     }
                 });
                 all >= 100
