@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use causeway_config::caddyfile::{Directives, adapt, format};
 use causeway_config::plan;
+use causeway_message::Target;
 use causeway_pipeline::Registry;
 use causeway_testkit::{Kit, Request};
 use libfuzzer_sys::fuzz_target;
@@ -31,7 +32,7 @@ fuzz_target!(|input: &[u8]| {
     }
     let Ok(adapted) = adapt(source, "Caddyfile", &DIRECTIVES, &|_| None) else { return };
     let Ok(loaded) = plan::load(&adapted.json, &REGISTRY) else { return };
-    let is_target = target.starts_with('/') && target.bytes().all(|octet| octet.is_ascii_graphic() && octet != b'#');
+    let is_target = target.starts_with('/') && Target::parse(target).is_ok();
     let is_host = host.bytes().all(|octet| octet.is_ascii_alphanumeric() || b".-_".contains(&octet));
     if loaded.listeners.is_empty() || !is_target || !is_host {
         return;
