@@ -110,7 +110,7 @@ pub struct Evidence {
     /// Units of progress by point, in the first and the second half of the recorded time.
     pub halves: [(u64, Vec<u64>); 2],
     /// What hooks took of all windows, by estimate, nanoseconds.
-    pub heard: f64,
+    pub hooks: u64,
     /// Blocks of pauses that are complete.
     pub blocks: Vec<Block>,
     /// The same for the load, with the units of progress by point, without pauses and with them.
@@ -431,7 +431,7 @@ impl<N: Naming> Analyst<N> {
         Perturbation {
             budget: self.request.budget,
             paused: evidence.spent as f64 / elapsed,
-            recording: evidence.heard / elapsed,
+            recording: evidence.hooks as f64 / elapsed,
             windows: [evidence.recorded.0, evidence.paused],
             aborted: evidence.aborted,
         }

@@ -174,6 +174,8 @@ pub struct Plan {
     delayed: u64,
     pausing: u64,
     records: u32,
+    /// What hooks took of all windows.
+    hooks: u64,
     /// Until when the keeping of spans is paid for.
     kept_until: u64,
     record_due: u64,
@@ -202,6 +204,7 @@ impl Plan {
             delayed: 0,
             pausing: 0,
             records: 0,
+            hooks: 0,
             kept_until: now,
             record_due: first,
             rest: 0,
@@ -213,6 +216,12 @@ impl Plan {
     #[must_use]
     pub fn purse(&self) -> &Purse {
         &self.purse
+    }
+
+    /// What hooks took of all windows so far, by estimate, nanoseconds.
+    #[must_use]
+    pub fn hooks(&self) -> u64 {
+        self.hooks
     }
 
     /// When the run is over.
@@ -247,7 +256,9 @@ impl Plan {
         self.has_load |= has_load;
         self.records += 1;
         let kept = (now - std::mem::replace(&mut self.kept_until, now)) as f64 * KEEPING;
-        self.purse.pay(((length as f64 + kept) * tempo.recording) as u64);
+        let hooks = (length as f64 * tempo.recording) as u64;
+        self.hooks += hooks;
+        self.purse.pay(hooks + (kept * tempo.recording) as u64);
         let usual = if self.settings.modes == Modes::Confirm { 0.1 } else { 0.5 };
         let part = if self.settings.budget > 0.0 {
             (RECORDING * self.settings.budget).max(RECORDING_MIN)
@@ -270,7 +281,9 @@ impl Plan {
 
     /// What the last window that paused cost, without its hooks.
     pub fn paused(&mut self, now: u64, pause: &Pause, lasted: u64, spent: u64) {
-        self.purse.pay(spent + self.heard(lasted));
+        let hooks = self.heard(lasted);
+        self.hooks += hooks;
+        self.purse.pay(spent + hooks);
         self.pausing += lasted;
         self.delayed += spent;
         self.rest = SETTLE + self.dice.below(SETTLE);

@@ -106,7 +106,6 @@ impl Run {
             recordings: Recordings::new(MEMORY, self.seed),
             evidence: Evidence::default(),
             finding: None,
-            heard: 0.0,
             open: None,
             looked: began,
             look_due: began + LOOK,
@@ -127,8 +126,6 @@ struct Controller<'a, P> {
     recordings: Recordings,
     evidence: Evidence,
     finding: Option<Finding>,
-    /// Which part of the busy time hooks took in the last window that was recorded.
-    heard: f64,
     open: Option<Open>,
     /// When the last look began, and when the next one may.
     looked: u64,
@@ -253,8 +250,6 @@ impl<P: Program> Controller<'_, P> {
         self.plan.recorded(now, length, tempo, recording.has_load);
         self.evidence.recorded.0 += 1;
         self.evidence.recorded.1 += length;
-        self.evidence.heard += length as f64 * tempo.recording;
-        self.heard = tempo.recording;
         let (time, hits) = &mut self.evidence.halves[usize::from(now - self.began > self.duration / 2)];
         *time += length;
         if hits.len() < recording.hits.len() {
@@ -315,7 +310,6 @@ impl<P: Program> Controller<'_, P> {
         self.evidence.paused += 1;
         self.evidence.aborted += u64::from(is_aborted);
         self.evidence.spent += spent;
-        self.evidence.heard += lasted as f64 * self.heard;
         open.windows += 1;
         self.count(&mut open, pause, &outcome, lasted, spent);
         if open.windows < 4 {
@@ -382,6 +376,7 @@ impl<P: Program> Controller<'_, P> {
     /// All that is known now.
     fn evidence(&mut self) -> Evidence {
         self.evidence.elapsed = self.program.now() - self.began;
+        self.evidence.hooks = self.plan.hooks();
         self.evidence.lost = self.program.lost();
         self.evidence.unaffordable = self.plan.unaffordable().map(str::to_owned).collect();
         Evidence { recordings: self.recordings.all(), ..self.evidence.clone() }

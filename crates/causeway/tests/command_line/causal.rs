@@ -65,10 +65,16 @@ impl Site {
 
     #[track_caller]
     fn until_ended(&self) {
+        self.until("it runs on", |status| status["running"] == false);
+    }
+
+    /// Waits until it says so of itself.
+    #[track_caller]
+    fn until(&self, otherwise: &str, is_there: impl Fn(&Value) -> bool) {
         let begun = Instant::now();
-        while self.status()["running"] == true {
-            assert!(begun.elapsed() < PATIENCE, "it runs on");
-            std::thread::sleep(Duration::from_millis(20));
+        while !is_there(&self.status()) {
+            assert!(begun.elapsed() < PATIENCE, "{otherwise}");
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 
@@ -152,11 +158,7 @@ fn a_profile_in_one_call() {
     stream
         .write_all(format!("GET /causal?seconds=60 HTTP/1.1\r\nHost: {}\r\n\r\n", site.address()).as_bytes())
         .unwrap();
-    let begun = Instant::now();
-    while site.status()["running"] != true {
-        assert!(begun.elapsed() < PATIENCE, "it does not begin");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    site.until("it does not begin", |status| status["running"] == true);
     drop(stream);
     site.until_ended();
 }
@@ -170,11 +172,8 @@ fn one_profile_after_the_other() {
         let host = host.clone();
         move || send(admin, "GET /causal?seconds=1&mode=screen", &[&host])
     });
+    site.until("it does not begin", |status| status["running"] == true);
     let begun = Instant::now();
-    while site.status()["running"] != true {
-        assert!(begun.elapsed() < PATIENCE, "it does not begin");
-        std::thread::sleep(Duration::from_millis(10));
-    }
     while site.call("POST /causal/start?seconds=600").status != 200 {
         assert!(begun.elapsed() < PATIENCE, "it does not end");
         std::thread::sleep(Duration::from_millis(5));
@@ -282,11 +281,7 @@ fn a_reload_that_moves_the_api() {
         let host = host.clone();
         move || send(admin, "GET /causal?seconds=3&mode=screen", &[&host])
     });
-    let begun = Instant::now();
-    while site.status()["phase"] != "screening" {
-        assert!(begun.elapsed() < PATIENCE, "it does not begin");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    site.until("it does not begin", |status| status["phase"] == "screening");
     let config = CADDYFILE.replace("admin localhost:0", "admin 127.0.0.2:0");
     let loaded = send_body(admin, "POST /load", &[&host, "Content-Type: text/caddyfile"], &config);
     assert_eq!(loaded.status, 200, "{}", loaded.body);
@@ -325,11 +320,7 @@ fn the_command_and_somebody_elses_profile() {
     let address = site.address();
     let mut command = site.folder.command(&["profile", "--address", &address, "--for", "60s", "--out", "own.html"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let begun = Instant::now();
-    while site.status()["elapsed"].as_f64().unwrap() < 0.5 {
-        assert!(begun.elapsed() < PATIENCE, "it does not begin");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    site.until("it does not begin", |status| status["elapsed"].as_f64().unwrap() >= 0.5);
     assert_eq!(site.call("POST /causal/stop?number=1").status, 200);
     let started: Value = serde_json::from_str(&site.call("POST /causal/start?seconds=600").body).unwrap();
     assert_eq!(started["number"], 2);
@@ -367,11 +358,7 @@ fn an_interrupt_keeps_what_was_found() {
     let address = site.address();
     let mut command = site.folder.command(&["profile", "--address", &address, "--for", "60s", "--out", "part.html"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let begun = Instant::now();
-    while site.status()["elapsed"].as_f64().unwrap() < 0.5 {
-        assert!(begun.elapsed() < PATIENCE, "it does not begin");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    site.until("it does not begin", |status| status["elapsed"].as_f64().unwrap() >= 0.5);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     let err = String::from_utf8(output.stderr).unwrap();
