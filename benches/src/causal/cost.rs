@@ -101,7 +101,7 @@ pub fn run(
             let beside = [&without[index], &without[index + 1]];
             rates.push(1.0 - with.rate / f64::midpoint(beside[0].rate, beside[1].rate));
             cpus.push(with.cpu_us / f64::midpoint(beside[0].cpu_us, beside[1].cpu_us) - 1.0);
-            said.push((perturbation.paused, perturbation.recording));
+            said.push((perturbation.paused, perturbation.recording + perturbation.own));
         }
         // There are few of them.
         let quantile = t_quantile(rates.len() as f64 - 1.0);

@@ -111,6 +111,8 @@ pub struct Evidence {
     pub halves: [(u64, Vec<u64>); 2],
     /// What hooks took of all windows, by estimate, nanoseconds.
     pub hooks: u64,
+    /// What the profiler's own threads took of all processors' time while it was measured, nanoseconds.
+    pub own: u64,
     /// Blocks of pauses that are complete.
     pub blocks: Vec<Block>,
     /// The same for the load, with the units of progress by point, without pauses and with them.
@@ -432,6 +434,7 @@ impl<N: Naming> Analyst<N> {
             budget: self.request.budget,
             paused: evidence.spent as f64 / elapsed,
             recording: evidence.hooks as f64 / elapsed,
+            own: evidence.own as f64 / elapsed,
             windows: [evidence.recorded.0, evidence.paused],
             aborted: evidence.aborted,
         }

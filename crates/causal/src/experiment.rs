@@ -20,8 +20,6 @@ pub(crate) const MS: u64 = 1_000_000;
 /// How often a window that pauses is looked at: what it may cost beyond its part.
 pub const POLL: u64 = 2 * MS;
 
-/// The part of the budget that windows may cost; the rest is for the profiler's own threads.
-const WINDOWS: f64 = 0.8;
 /// What keeping spans costs between windows, as a part of what hooks cost in one.
 const KEEPING: f64 = 0.1;
 /// The part of the budget that recording may take; at least, of the program's busy time; and so much where there is no budget.
@@ -102,7 +100,7 @@ pub struct Tempo {
     pub hits: f64,
     /// How long one takes, nanoseconds.
     pub latency: f64,
-    /// The part of the threads' busy time that hooks take while a window is open.
+    /// The part of the threads' busy time, or of one thread's time where that is more, that hooks take while a window is open.
     pub recording: f64,
     /// How many threads are busy, on average.
     pub busy: f64,
@@ -190,7 +188,7 @@ impl Plan {
         let first = now + dice.below(20 * MS);
         Self {
             dice,
-            purse: Purse::new(settings.budget * WINDOWS, now),
+            purse: Purse::new(settings.budget, now),
             ends: now + settings.duration,
             tempo: None,
             has_load: false,
@@ -272,6 +270,11 @@ impl Plan {
             gap = gap.max(self.settings.duration as f64 * length as f64 * tempo.octets / self.settings.octets_all);
         }
         self.record_due = now + (gap * (0.5 + self.dice.part())) as u64;
+    }
+
+    /// What the profiler's own threads took since the last time: a part of all processors' time, nanoseconds.
+    pub fn worked(&mut self, time: u64) {
+        self.purse.pay(time);
     }
 
     /// What hooks take of a window of that length.

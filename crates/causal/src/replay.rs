@@ -361,12 +361,14 @@ impl<'a> World<'a> {
                     self.players[index].came = ready;
                 }
                 Step::Work(from, to) => {
-                    self.players[index].step += 1;
-                    return self.push(self.now + self.cost(thread, from, to), What::Go(thread));
+                    if !self.pass(thread, self.cost(thread, from, to)) {
+                        return;
+                    }
                 }
                 Step::Wait(time) => {
-                    self.players[index].step += 1;
-                    return self.push(self.now + time, What::Go(thread));
+                    if !self.pass(thread, time) {
+                        return;
+                    }
                 }
                 Step::Mark(mark) => self.set(mark),
                 Step::Unlock(lock, sharing) => self.unlock(lock, sharing),
@@ -385,6 +387,19 @@ impl<'a> World<'a> {
             }
             self.players[index].step += 1;
         }
+    }
+
+    /// Lets the thread's step take so long. Whether nothing else happens before: then it is over, and the thread goes on at once.
+    fn pass(&mut self, thread: u32, time: f64) -> bool {
+        let at = self.now + time;
+        let is_next = self.due.peek().is_none_or(|due| due.at > at);
+        if is_next {
+            self.now = at;
+        } else {
+            self.players[thread as usize].step += 1;
+            self.push(at, What::Go(thread));
+        }
+        is_next
     }
 
     fn set(&mut self, mark: u32) {

@@ -212,6 +212,9 @@ pub struct Perturbation {
     pub paused: f64,
     /// The part of the time that hooks took in all windows, by the number of events and what one costs.
     pub recording: f64,
+    /// The part of all processors' time that the profiler's own threads took.
+    #[serde(default)]
+    pub own: f64,
     /// Windows that were recorded, and windows with pauses.
     pub windows: [u64; 2],
     /// Windows that ended before their time because they cost too much.

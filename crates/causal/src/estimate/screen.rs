@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::estimate::Recording;
 use crate::outcome::PointOutcome;
+use crate::own;
 use crate::replay::{Pace, Replay};
 use crate::report::LoadKind;
 use crate::statistics::{Ratio, Stream};
@@ -88,6 +89,7 @@ impl Screen {
                     Some(recording) if go_on(number) => screen.ask_one(recording, questions, points, pace),
                     _ => break screen,
                 }
+                own::tell();
             }
         };
         if crew.threads == 0 {

@@ -61,6 +61,8 @@ pub(super) trait Program {
     fn lost(&self) -> Lost;
     /// What a hook costs while a window is open, nanoseconds.
     fn cost_of_hook(&self) -> f64;
+    /// What the profiler's own threads took so far: nanoseconds of processor time, by processor.
+    fn own(&self) -> u64;
     /// Begins to work out what the evidence shows, beside the program; nothing while it still does.
     fn think(&mut self, evidence: Evidence, effort: Effort);
     /// What came of it, once.
@@ -173,6 +175,7 @@ impl<P: Program> Controller<'_, P> {
                 let time = if until_precise { LOOK_TIME_DECIDING } else { LOOK_TIME };
                 self.program.think(evidence, Effort { time, is_final: false, crew: MEANWHILE });
             }
+            self.pay();
             match self.plan.next(now) {
                 Step::Done => break,
                 Step::Rest(length) => self.pass(length),
@@ -181,6 +184,12 @@ impl<P: Program> Controller<'_, P> {
             }
         }
         self.evidence.is_stopped = self.program.is_stopped();
+    }
+
+    /// Pays for the profiler's own threads.
+    fn pay(&mut self) {
+        let own = self.program.own();
+        self.plan.worked(own - std::mem::replace(&mut self.evidence.own, own));
     }
 
     fn conclude(&mut self) -> Option<Report> {
@@ -244,7 +253,8 @@ impl<P: Program> Controller<'_, P> {
             octets: recording.octets() as f64 * per,
             hits: point.map_or(0.0, |point| recording.hits(point) as f64 * per),
             latency: latency.map_or(0.0, |progress| progress.baseline_ns),
-            recording: if recording.busy > 0.0 { hooks / recording.busy } else { 0.0 },
+            // Who has nothing to do has time for hooks.
+            recording: hooks / recording.busy.max(length as f64).max(1.0),
             busy: recording.busy * per,
         };
         self.plan.recorded(now, length, tempo, recording.has_load);

@@ -10,6 +10,7 @@ use crate::clock;
 use crate::estimate::{Analyst, Effort, Evidence, Finding, Naming, Recording, Request};
 use crate::ledger::Experiment;
 use crate::outcome::Outcome;
+use crate::own;
 use crate::policy::{Recorder, Rule, cost_of_hook};
 use crate::profiler::controller::Program;
 use crate::profiler::{StartError, Stop};
@@ -52,6 +53,8 @@ pub(super) struct Live {
     /// Which part of the time that it was not blocked each thread had or waited for one, lately.
     running: Vec<(u32, f64)>,
     cost: f64,
+    /// What the profiler's threads had taken before.
+    taken: u64,
 }
 
 impl Live {
@@ -67,6 +70,10 @@ impl Live {
             wanted: Vec::new(),
             running: Vec::new(),
             cost: cost_of_hook(),
+            taken: {
+                own::tell();
+                own::taken()
+            },
         };
         attend(Attention::Spans);
         Ok(live)
@@ -172,6 +179,11 @@ impl Program for Live {
         self.cost
     }
 
+    fn own(&self) -> u64 {
+        own::tell();
+        own::taken() - self.taken
+    }
+
     fn think(&mut self, evidence: Evidence, effort: Effort) {
         self.hand_over();
         if let Some(thinker) = &mut self.thinker
@@ -240,6 +252,7 @@ impl Thinker {
                         }
                     }
                 }
+                own::tell();
             }
         })?;
         Ok(Self { ask, found, is_busy: false })

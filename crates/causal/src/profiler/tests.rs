@@ -260,6 +260,10 @@ impl Program for Simulated {
         self.sim.lost
     }
 
+    fn own(&self) -> u64 {
+        0
+    }
+
     fn cost_of_hook(&self) -> f64 {
         25.0
     }

@@ -68,8 +68,14 @@ impl Report {
         }
         let (load, cost) = (&mut report.load, &mut report.perturbation);
         load.elasticity = load.elasticity.filter(|elasticity| elasticity.is_finite());
-        let numbers =
-            [&mut report.seconds, &mut load.utilisation, &mut cost.budget, &mut cost.paused, &mut cost.recording];
+        let numbers = [
+            &mut report.seconds,
+            &mut load.utilisation,
+            &mut cost.budget,
+            &mut cost.paused,
+            &mut cost.recording,
+            &mut cost.own,
+        ];
         numbers.into_iter().chain(&mut load.elasticity).for_each(known);
         report.parts = report.parts.iter().map(Self::finite).collect();
         report

@@ -44,6 +44,7 @@ impl Report {
         let cost = &mut merged.perturbation;
         cost.paused = mean(&weights, reports.iter().map(|report| report.perturbation.paused));
         cost.recording = mean(&weights, reports.iter().map(|report| report.perturbation.recording));
+        cost.own = mean(&weights, reports.iter().map(|report| report.perturbation.own));
         cost.budget = reports.iter().map(|report| report.perturbation.budget).fold(0.0, f64::max);
         cost.windows = [0, 1].map(|at| reports.iter().map(|report| report.perturbation.windows[at]).sum());
         cost.aborted = reports.iter().map(|report| report.perturbation.aborted).sum();

@@ -51,7 +51,14 @@ pub(super) fn report() -> Report {
             Progress { name: "route /api/*".into(), baseline_rate: 9_120.0, baseline_ns: 2_800_000.0, count: 273_600 },
         ],
         load: Load { kind: LoadKind::Closed, elasticity: Some(0.97), utilisation: 0.84 },
-        perturbation: Perturbation { budget: 0.03, paused: 0.019, recording: 0.006, windows: [182, 64], aborted: 1 },
+        perturbation: Perturbation {
+            budget: 0.03,
+            paused: 0.019,
+            recording: 0.006,
+            own: 0.004,
+            windows: [182, 64],
+            aborted: 1,
+        },
         reasons: vec![Reason {
             target: "src/encode.rs:112".into(),
             code: ReasonCode::Imprecise,

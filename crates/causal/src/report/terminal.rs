@@ -79,9 +79,10 @@ impl Report {
         let cost = &self.perturbation;
         let _ = writeln!(
             out,
-            "The profile took {} of the time in pauses and {} in recording, of {} allowed.",
+            "The profile took {} of the time in pauses, {} in recording and {} in its own threads, of {} allowed.",
             percent(cost.paused),
             percent(cost.recording),
+            percent(cost.own),
             percent(cost.budget),
         );
         for part in &self.parts {

@@ -109,8 +109,8 @@ const causal = (() => {
     facts.push(
       fact(
         'The profile took',
-        percent(cost.paused + cost.recording),
-        `pauses ${percent(cost.paused)} of ${percent(cost.budget)} allowed, recording ${percent(cost.recording)}`,
+        percent(cost.paused + cost.recording + cost.own),
+        `of ${percent(cost.budget)} allowed: pauses ${percent(cost.paused)}, recording ${percent(cost.recording)}, its own threads ${percent(cost.own)}`,
       ),
     );
     fill(place('facts'), ...facts);
@@ -326,8 +326,10 @@ const causal = (() => {
       ['Busiest thread', percent(report.load.utilisation)],
       ['Windows recorded', grouped(cost.windows[0])],
       ['Windows with pauses', grouped(cost.windows[1]) + (cost.aborted ? `, ${cost.aborted} cut short` : '')],
-      ['Pauses and holds', `${percent(cost.paused)} of ${percent(cost.budget)} allowed`],
+      ['Allowed', percent(cost.budget)],
+      ['Pauses and holds', percent(cost.paused)],
       ['Recording', percent(cost.recording)],
+      ["The profiler's own threads", percent(cost.own)],
     ]);
   }
 
