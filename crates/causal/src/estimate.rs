@@ -109,7 +109,7 @@ pub struct Evidence {
     pub recorded: (u64, u64),
     /// Units of progress by point, in the first and the second half of the recorded time.
     pub halves: [(u64, Vec<u64>); 2],
-    /// What hooks took of all windows, by estimate, nanoseconds.
+    /// What hooks took, by estimate, nanoseconds.
     pub hooks: u64,
     /// What the profiler's own threads took of all processors' time while it was measured, nanoseconds.
     pub own: u64,

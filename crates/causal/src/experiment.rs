@@ -20,13 +20,11 @@ pub(crate) const MS: u64 = 1_000_000;
 /// How often a window that pauses is looked at: what it may cost beyond its part.
 pub const POLL: u64 = 2 * MS;
 
-/// What keeping spans costs between windows, as a part of what hooks cost in one.
-const KEEPING: f64 = 0.1;
 /// The part of the budget that recording may take; at least, of the program's busy time; and so much where there is no budget.
 const RECORDING: f64 = 1.0 / 6.0;
 const RECORDING_MIN: f64 = 0.002;
 const RECORDING_FREE: f64 = 0.01;
-/// Windows that are recorded as soon as they may be; the others are spread over the run.
+/// Windows with progress that are recorded as soon as they may be; the others are spread over the run.
 const EARLY: u32 = 8;
 /// A recorded window: the first one, the usual one, and the longest, where progress is slow.
 const RECORD: [u64; 3] = [20 * MS, 100 * MS, 1000 * MS];
@@ -102,6 +100,8 @@ pub struct Tempo {
     pub latency: f64,
     /// The part of the threads' busy time, or of one thread's time where that is more, that hooks take while a window is open.
     pub recording: f64,
+    /// The same of what it takes to keep spans between windows.
+    pub keeping: f64,
     /// How many threads are busy, on average.
     pub busy: f64,
 }
@@ -172,7 +172,7 @@ pub struct Plan {
     delayed: u64,
     pausing: u64,
     records: u32,
-    /// What hooks took of all windows.
+    /// What hooks took, of windows and between them.
     hooks: u64,
     /// Until when the keeping of spans is paid for.
     kept_until: u64,
@@ -216,7 +216,7 @@ impl Plan {
         &self.purse
     }
 
-    /// What hooks took of all windows so far, by estimate, nanoseconds.
+    /// What hooks took so far, by estimate, nanoseconds.
     #[must_use]
     pub fn hooks(&self) -> u64 {
         self.hooks
@@ -249,14 +249,13 @@ impl Plan {
             hits: mean(was.hits, tempo.hits),
             latency: mean(was.latency, tempo.latency),
             recording: mean(was.recording, tempo.recording),
+            keeping: mean(was.keeping, tempo.keeping),
             busy: mean(was.busy, tempo.busy),
         });
         self.has_load |= has_load;
-        self.records += 1;
-        let kept = (now - std::mem::replace(&mut self.kept_until, now)) as f64 * KEEPING;
-        let hooks = (length as f64 * tempo.recording) as u64;
-        self.hooks += hooks;
-        self.purse.pay(hooks + (kept * tempo.recording) as u64);
+        self.records += u32::from(tempo.hits > 0.0);
+        let kept = (now - std::mem::replace(&mut self.kept_until, now)) as f64;
+        self.pay_hooks((length as f64 * tempo.recording + kept * tempo.keeping) as u64);
         let usual = if self.settings.modes == Modes::Confirm { 0.1 } else { 0.5 };
         let part = if self.settings.budget > 0.0 {
             (RECORDING * self.settings.budget).max(RECORDING_MIN)
@@ -272,6 +271,11 @@ impl Plan {
         self.record_due = now + (gap * (0.5 + self.dice.part())) as u64;
     }
 
+    fn pay_hooks(&mut self, time: u64) {
+        self.hooks += time;
+        self.purse.pay(time);
+    }
+
     /// What the profiler's own threads took since the last time: a part of all processors' time, nanoseconds.
     pub fn worked(&mut self, time: u64) {
         self.purse.pay(time);
@@ -284,9 +288,8 @@ impl Plan {
 
     /// What the last window that paused cost, without its hooks.
     pub fn paused(&mut self, now: u64, pause: &Pause, lasted: u64, spent: u64) {
-        let hooks = self.heard(lasted);
-        self.hooks += hooks;
-        self.purse.pay(spent + hooks);
+        self.pay_hooks(self.heard(lasted));
+        self.purse.pay(spent);
         self.pausing += lasted;
         self.delayed += spent;
         self.rest = SETTLE + self.dice.below(SETTLE);

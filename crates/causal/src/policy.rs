@@ -125,6 +125,13 @@ impl Recorder {
         (Outcome { busiest, ..outcome(&units, time, spent.delayed) }, spent)
     }
 
+    /// How many entries the open window has in the log that has most.
+    #[must_use]
+    pub fn entries(&self) -> usize {
+        let window = self.count.load(Relaxed) & WINDOW_MASK >> COUNT_SHIFT;
+        progress::accounts().iter().map(|account| account.log().read(window).len()).max().unwrap_or(0)
+    }
+
     /// What was recorded in the window that ended last; `running` says which part of its time a thread had a processor.
     pub fn take(&self, running: impl Fn(&Account) -> f64) -> Trace {
         let (window, began) = (self.count.load(Relaxed) & WINDOW_MASK >> COUNT_SHIFT, self.began.load(Relaxed));
@@ -328,29 +335,50 @@ fn lock_number(lock: &Lock, account: &Account, window: u32) -> u64 {
     })
 }
 
-/// What a hook costs while a window is open, nanoseconds: measured here and now, on an account that is no thread's, and as much again for
-/// what a real program has in its caches meanwhile.
-#[must_use]
-pub fn cost_of_hook() -> f64 {
-    const PAIRS: u64 = 1024;
-    static TRIED: OnceLock<(Recorder, Account)> = OnceLock::new();
-    let (recorder, account) = TRIED.get_or_init(|| (Recorder::new(), Account::new(0, "")));
-    let policy: &dyn Policy = std::hint::black_box(recorder);
-    let span = progress::stage::ROUTE;
-    let run = || {
-        let count = recorder.count.fetch_add(1, Relaxed) + 1;
-        recorder.window.store((count << COUNT_SHIFT | Rule::Record as u32) & WINDOW_MASK, Release);
-        let began = clock::now();
-        for _ in 0..PAIRS {
-            let before = policy.entered(account, span);
-            policy.left(account, &AtomicU32::new(before));
-        }
-        (clock::now() - began) as f64 / (2 * PAIRS) as f64
-    };
-    // The first run pays for the memory; another thread may disturb one of the others.
-    run();
-    let best = (0..4).map(|_| run()).fold(f64::INFINITY, f64::min);
-    (2.0 * best).clamp(5.0, 500.0)
+/// What a hook costs, nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Costs {
+    /// While a window is open.
+    pub heard: f64,
+    /// Between windows, where a span that begins or ends is kept.
+    pub kept: f64,
+}
+
+impl Costs {
+    /// Measured here and now: the one on an account that is no thread's, the other on the calling thread, while spans are heard. As much
+    /// again is for what a real program has in its caches meanwhile.
+    #[must_use]
+    pub fn measure() -> Self {
+        const PAIRS: u64 = 1024;
+        static TRIED: OnceLock<(Recorder, Account)> = OnceLock::new();
+        let (recorder, account) = TRIED.get_or_init(|| (Recorder::new(), Account::new(0, "")));
+        let policy: &dyn Policy = std::hint::black_box(recorder);
+        let span = progress::stage::ROUTE;
+        let heard = || {
+            let count = recorder.count.fetch_add(1, Relaxed) + 1;
+            recorder.window.store((count << COUNT_SHIFT | Rule::Record as u32) & WINDOW_MASK, Release);
+            let began = clock::now();
+            for _ in 0..PAIRS {
+                let before = policy.entered(account, span);
+                policy.left(account, &AtomicU32::new(before));
+            }
+            clock::now() - began
+        };
+        let kept = || {
+            let began = clock::now();
+            for _ in 0..PAIRS {
+                drop(std::hint::black_box(span).enter());
+            }
+            clock::now() - began
+        };
+        let best = |run: &dyn Fn() -> u64| {
+            // The first run pays for the memory; another thread may disturb one of the others.
+            run();
+            let best = (0..4).map(|_| run()).min().unwrap_or_default();
+            (best as f64 / PAIRS as f64).clamp(1.0, 1000.0)
+        };
+        Self { heard: best(&heard), kept: best(&kept) }
+    }
 }
 
 impl Policy for Recorder {

@@ -210,7 +210,7 @@ pub struct Perturbation {
     pub budget: f64,
     /// The part of the time that pauses and holds took.
     pub paused: f64,
-    /// The part of the time that hooks took in all windows, by the number of events and what one costs.
+    /// The part of the time that hooks took, by the number of events and what one costs.
     pub recording: f64,
     /// The part of all processors' time that the profiler's own threads took.
     #[serde(default)]

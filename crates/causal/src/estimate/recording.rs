@@ -18,6 +18,8 @@ pub struct Recording {
     pub events: usize,
     /// Events in the log that has most.
     pub events_max: usize,
+    /// How many times a thread began another kind of work.
+    pub changes: usize,
     /// Time for which threads had or wanted a processor, nanoseconds, by kind of work.
     pub kinds: BTreeMap<u32, f64>,
     /// The sum of that.
@@ -39,7 +41,7 @@ impl Recording {
     pub fn new(mut trace: Trace, wanted: impl Fn(u32) -> Option<u64>) -> Self {
         let length = trace.span.end.saturating_sub(trace.span.start);
         let mut kinds = BTreeMap::new();
-        let (mut hits, mut calls, mut has_load) = (Vec::new(), Vec::new(), false);
+        let (mut hits, mut calls, mut has_load, mut changes) = (Vec::new(), Vec::new(), false, 0);
         for thread in &mut trace.threads {
             let own = time_by_kind(thread, &trace.span);
             let wall: f64 = own.values().sum();
@@ -54,6 +56,7 @@ impl Recording {
             }
             for &(_, event) in &thread.events {
                 match event {
+                    Event::Kind(_) => changes += 1,
                     Event::Hit { point } | Event::VisitEnded { point, .. } => {
                         if hits.len() <= point as usize {
                             hits.resize(point as usize + 1, 0);
@@ -69,7 +72,7 @@ impl Recording {
         let lens = trace.threads.iter().map(|thread| thread.events.len());
         let (events, events_max) = (lens.clone().sum(), lens.max().unwrap_or(0));
         let (busy, habit) = (kinds.values().sum(), Habit::of(&trace));
-        Self { trace, length, events, events_max, kinds, busy, hits, calls, has_load, habit }
+        Self { trace, length, events, events_max, changes, kinds, busy, hits, calls, has_load, habit }
     }
 
     /// How much memory it takes.

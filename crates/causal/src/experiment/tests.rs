@@ -78,7 +78,8 @@ fn run(
     run
 }
 
-const SERVER: Tempo = Tempo { entries: 1e-4, octets: 1e-2, hits: 2e-5, latency: 1e6, recording: 0.02, busy: 1.0 };
+const SERVER: Tempo =
+    Tempo { entries: 1e-4, octets: 1e-2, hits: 2e-5, latency: 1e6, recording: 0.02, keeping: 0.002, busy: 1.0 };
 
 /// What is lost stays within the budget, at any moment and whatever the windows cost.
 #[test]

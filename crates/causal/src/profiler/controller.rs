@@ -10,6 +10,7 @@ use crate::estimate::{Block, Crew, Effort, Evidence, Finding, Kinds, Recording, 
 use crate::experiment::{POLL, Pause, Plan, Settings, Step, Subject, Tempo};
 use crate::load::ProbeBlock;
 use crate::outcome::Outcome;
+use crate::policy::Costs;
 use crate::profiler::Phase;
 use crate::report::{LoadKind, Reason, ReasonCode, Report};
 use crate::sample::Lost;
@@ -19,6 +20,8 @@ use crate::target::{Target, Weights};
 const MEMORY: usize = 64 << 20;
 /// Of that, what one window may take at most.
 const MEMORY_ONE: usize = MEMORY / 128;
+/// Entries in one log that end a window: where nothing happened before, nobody knows how many come.
+const ENTRIES_ONE: usize = ENTRIES_MAX / 4;
 /// How often samples are taken from where signals put them.
 const DRAIN: u64 = 50_000_000;
 /// How often what is known is worked out, and how long that may take. It rests as many times as long as it took: where it has to share a
@@ -47,6 +50,8 @@ pub(super) trait Program {
     fn is_stopped(&self) -> bool;
     /// Opens a window that is recorded.
     fn record(&mut self);
+    /// How many entries it has so far, in the log that has most.
+    fn entries(&self) -> usize;
     /// Closes it.
     fn recorded(&mut self) -> Recording;
     /// Opens a window that pauses: for a target, or for nobody's benefit.
@@ -59,8 +64,8 @@ pub(super) trait Program {
     fn samples(&mut self, seen: &mut dyn FnMut(u32));
     /// What was not sampled so far.
     fn lost(&self) -> Lost;
-    /// What a hook costs while a window is open, nanoseconds.
-    fn cost_of_hook(&self) -> f64;
+    /// What hooks cost.
+    fn costs(&self) -> Costs;
     /// What the profiler's own threads took so far: nanoseconds of processor time, by processor.
     fn own(&self) -> u64;
     /// Begins to work out what the evidence shows, beside the program; nothing while it still does.
@@ -178,7 +183,7 @@ impl<P: Program> Controller<'_, P> {
             self.pay();
             match self.plan.next(now) {
                 Step::Done => break,
-                Step::Rest(length) => self.pass(length),
+                Step::Rest(length) => self.pass(length, DRAIN, |_| false),
                 Step::Record(length) => self.record(length),
                 Step::Pause(pause) => self.pause(&pause),
             }
@@ -215,15 +220,15 @@ impl<P: Program> Controller<'_, P> {
         Some(report)
     }
 
-    /// Lets time pass, and takes samples meanwhile.
-    fn pass(&mut self, length: u64) {
+    /// Lets time pass, in pieces, and takes samples meanwhile.
+    fn pass(&mut self, length: u64, piece: u64, is_over: impl Fn(&P) -> bool) {
         let until = self.program.now() + length;
         loop {
             let left = until.saturating_sub(self.program.now());
-            if left == 0 || self.program.is_stopped() {
+            if left == 0 || self.program.is_stopped() || is_over(self.program) {
                 break;
             }
-            self.program.sleep(left.min(DRAIN));
+            self.program.sleep(left.min(piece));
             self.sample(None);
         }
     }
@@ -240,11 +245,13 @@ impl<P: Program> Controller<'_, P> {
 
     fn record(&mut self, length: u64) {
         self.program.record();
-        self.pass(length);
+        self.pass(length, 5 * POLL, |program| program.entries() > ENTRIES_ONE);
         let recording = self.program.recorded();
         let now = self.program.now();
         let (length, per) = (recording.length, 1.0 / recording.length.max(1) as f64);
-        let hooks = recording.events as f64 * self.program.cost_of_hook();
+        let costs = self.program.costs();
+        // Who has nothing to do has time for hooks.
+        let busy = recording.busy.max(length as f64).max(1.0);
         let point = self.point(&recording);
         let latency = self.finding.as_ref().and_then(|finding| finding.report.progress.first());
         let tempo = Tempo {
@@ -253,8 +260,8 @@ impl<P: Program> Controller<'_, P> {
             octets: recording.octets() as f64 * per,
             hits: point.map_or(0.0, |point| recording.hits(point) as f64 * per),
             latency: latency.map_or(0.0, |progress| progress.baseline_ns),
-            // Who has nothing to do has time for hooks.
-            recording: hooks / recording.busy.max(length as f64).max(1.0),
+            recording: recording.events as f64 * costs.heard / busy,
+            keeping: recording.changes as f64 * costs.kept / busy,
             busy: recording.busy * per,
         };
         self.plan.recorded(now, length, tempo, recording.has_load);

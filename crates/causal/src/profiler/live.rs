@@ -11,7 +11,7 @@ use crate::estimate::{Analyst, Effort, Evidence, Finding, Naming, Recording, Req
 use crate::ledger::Experiment;
 use crate::outcome::Outcome;
 use crate::own;
-use crate::policy::{Recorder, Rule, cost_of_hook};
+use crate::policy::{Costs, Recorder, Rule};
 use crate::profiler::controller::Program;
 use crate::profiler::{StartError, Stop};
 use crate::report::Stack;
@@ -52,7 +52,7 @@ pub(super) struct Live {
     wanted: Vec<(u32, u64)>,
     /// Which part of the time that it was not blocked each thread had or waited for one, lately.
     running: Vec<(u32, f64)>,
-    cost: f64,
+    costs: Costs,
     /// What the profiler's threads had taken before.
     taken: u64,
 }
@@ -62,6 +62,7 @@ impl Live {
         progress::on_each_thread();
         let sampler = Sampler::start(rate).map_err(StartError::Sampler)?;
         let thinker = Thinker::start(request).map_err(StartError::Thread)?;
+        attend(Attention::Spans);
         let live = Self {
             stop: Arc::default(),
             sampler: Some(sampler),
@@ -69,13 +70,12 @@ impl Live {
             thinker: Some(thinker),
             wanted: Vec::new(),
             running: Vec::new(),
-            cost: cost_of_hook(),
+            costs: Costs::measure(),
             taken: {
                 own::tell();
                 own::taken()
             },
         };
-        attend(Attention::Spans);
         Ok(live)
     }
 
@@ -117,6 +117,10 @@ impl Program for Live {
         self.wanted.extend(accounts().into_iter().filter_map(|one| Some((one.number(), wanted(one)?))));
         RECORDER.open(Rule::Record);
         attend(Attention::Everything);
+    }
+
+    fn entries(&self) -> usize {
+        RECORDER.entries()
     }
 
     fn recorded(&mut self) -> Recording {
@@ -175,8 +179,8 @@ impl Program for Live {
         self.sampler.as_ref().map_or_else(Lost::default, Sampler::lost)
     }
 
-    fn cost_of_hook(&self) -> f64 {
-        self.cost
+    fn costs(&self) -> Costs {
+        self.costs
     }
 
     fn own(&self) -> u64 {

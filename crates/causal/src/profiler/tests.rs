@@ -8,6 +8,7 @@ use crate::estimate::{Analyst, Effort, Evidence, Finding, Naming, Recording};
 use crate::experiment::Dice;
 use crate::ledger::PROBE;
 use crate::outcome::{Outcome, PointOutcome};
+use crate::policy::Costs;
 use crate::report::{LoadKind, Mode, Stack, TargetReport};
 use crate::sample::Lost;
 use crate::target::{Part, Target, TargetKind, Weights};
@@ -260,12 +261,16 @@ impl Program for Simulated {
         self.sim.lost
     }
 
+    fn entries(&self) -> usize {
+        0
+    }
+
     fn own(&self) -> u64 {
         0
     }
 
-    fn cost_of_hook(&self) -> f64 {
-        25.0
+    fn costs(&self) -> Costs {
+        Costs { heard: 25.0, kept: 2.5 }
     }
 
     fn think(&mut self, evidence: Evidence, effort: Effort) {
