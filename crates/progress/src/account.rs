@@ -7,7 +7,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::hooks;
 use crate::log::Log;
-use crate::open::{Open, Step};
+use crate::open::{self, Open};
 
 /// A thread's account. Never freed: a thread that ends leaves it to a later one.
 ///
@@ -22,7 +22,8 @@ pub struct Account {
     stack: (AtomicUsize, AtomicUsize),
     is_worker: AtomicBool,
     log: OnceLock<Log>,
-    pub(crate) open: Open,
+    /// Whether the thread waits in one of our primitives.
+    pub(crate) stands: AtomicBool,
     /// Policy: what kind of work the thread does now; 0 when nothing is known.
     pub kind: AtomicU32,
     /// Policy: the window that the other cells belong to.
@@ -78,22 +79,10 @@ impl Account {
         self.is_worker.store(is_worker, Relaxed);
     }
 
-    /// The spans that are open on the thread and the places where it met others, the outermost first, as far as a profile was there to
-    /// see. For the thread itself and its signal handler.
-    pub fn steps(&self) -> impl Iterator<Item = Step> {
-        self.open.steps()
-    }
-
     /// Whether the thread waits in one of [`crate::sync`]'s or [`crate::thread`]'s: it is at nothing meanwhile.
     #[inline]
     pub fn stands_still(&self) -> bool {
-        self.open.stands()
-    }
-
-    /// For a policy that begins to listen, on the thread itself: says what the kind of work is outside of each open span, beginning
-    /// with `first` outside of all; `next` leads from a kind over a step to the next one. The answer is the kind of all steps.
-    pub fn retell(&self, first: u32, next: impl FnMut(u32, Step) -> u32) -> u32 {
-        self.open.retell(first, next)
+        self.stands.load(Relaxed)
     }
 
     /// What the thread writes down; its memory is taken when this is first asked for.
@@ -127,7 +116,8 @@ impl Drop for Leave {
             account.tid.store(0, Relaxed);
             account.kind.store(0, Relaxed);
             account.set_worker(false);
-            account.open.clear();
+            account.stands.store(false, Relaxed);
+            open::here(Open::clear);
             registry(|registry| registry.free.push(account));
         }
     }

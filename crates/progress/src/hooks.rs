@@ -7,12 +7,15 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::account::{self, Account};
+use crate::open;
 use crate::point::Point;
 use crate::span::Span;
 use crate::stamp::{Lock, Sharing, Stamp};
 
 static POLICY: OnceLock<&'static dyn Policy> = OnceLock::new();
-static ATTENTION: AtomicU8 = AtomicU8::new(Attention::Nothing as u8);
+static ATTENTION: AtomicU8 = AtomicU8::new(NOTHING);
+const NOTHING: u8 = Attention::Nothing as u8;
+const SPANS: u8 = Attention::Spans as u8;
 
 /// How much of what a program tells is heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +41,7 @@ pub trait Policy: Sync {
     /// A span began; what the thread's kind of work was before.
     fn entered(&self, account: &'static Account, span: Span) -> u32;
     /// A span ended; back to the kind of work in `before`, which is what [`entered`](Self::entered) answered or
-    /// [`Account::retell`] put there. Where it was not the innermost, those inside of it that are still open are entered anew.
+    /// [`retell`](crate::retell) put there. Where it was not the innermost, those inside of it that are still open are entered anew.
     fn left(&self, account: &'static Account, before: &AtomicU32);
     /// The thread passed a place where threads meet; what it does until the next one is a kind of work of its own.
     fn at(&self, account: &'static Account, site: Span);
@@ -98,7 +101,7 @@ pub fn attend(attention: Attention) {
 #[inline]
 pub fn is_active() -> bool {
     // Relaxed: a hook that is missed at the edges is no harm.
-    ATTENTION.load(Ordering::Relaxed) != Attention::Nothing as u8
+    ATTENTION.load(Ordering::Relaxed) != NOTHING
 }
 
 /// Whether the policy is asked at each hook. One load.
@@ -133,23 +136,26 @@ fn ask<T>(hook: impl FnOnce(&'static dyn Policy, &'static Account) -> T) -> Opti
     Some(hook(*POLICY.get()?, account::enrol()?))
 }
 
-/// What is heard of spans is kept in line: there are many of them.
+/// What is heard of spans alone is kept in line: there are many of them.
 #[inline]
 pub(crate) fn entered(span: Span) -> Option<NonZeroU32> {
-    if is_heard() {
-        return ask(|policy, account| account.open.open(span, |span| policy.entered(account, span))).flatten();
+    match ATTENTION.load(Ordering::Relaxed) {
+        NOTHING => None,
+        SPANS => open::here(|open| open.push(span)),
+        _ => ask(|policy, account| open::here(|open| open.open(span, |span| policy.entered(account, span)))).flatten(),
     }
-    account::enrol()?.open.open(span, |_| 0)
 }
 
 #[inline]
 pub(crate) fn left(token: NonZeroU32) {
     if is_heard() {
         ask(|policy, account| {
-            account.open.close(token, |before| policy.left(account, before), |span| policy.entered(account, span));
+            open::here(|open| {
+                open.close(token, |before| policy.left(account, before), |span| policy.entered(account, span));
+            });
         });
-    } else if let Some(account) = account::current() {
-        account.open.close(token, |_| {}, |_| 0);
+    } else {
+        open::here(|open| open.pop(token));
     }
 }
 
@@ -159,12 +165,10 @@ pub fn at(site: Span) {
     if is_heard() {
         ask(|policy, account| {
             policy.at(account, site);
-            account.open.meet(site);
+            open::here(|open| open.meet(site));
         });
-    } else if is_active()
-        && let Some(account) = account::enrol()
-    {
-        account.open.meet(site);
+    } else if is_active() {
+        open::here(|open| open.meet(site));
     }
 }
 

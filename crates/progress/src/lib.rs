@@ -78,7 +78,7 @@ pub use hooks::{
     worker_began, written,
 };
 pub use log::{ENTRIES_MAX, Entry, Log};
-pub use open::Step;
+pub use open::{Step, retell, steps};
 pub use point::{Point, Visit, points};
 pub use span::{Entered, Span, spans, stage};
 pub use stamp::{Lock, Sharing, Stamp};

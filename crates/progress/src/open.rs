@@ -4,15 +4,18 @@
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{
-    AtomicBool, AtomicU32,
+    AtomicU32, AtomicU64,
     Ordering::{Relaxed, Release},
     compiler_fence,
 };
 
+use crate::account;
 use crate::span::Span;
 
 /// Spans and meetings that are known at once on a thread; what would be deeper is its surroundings.
 pub(crate) const DEPTH_MAX: usize = 32;
+/// The depth of a thread that has no account yet.
+const NOBODY: u32 = u32::MAX;
 
 /// One step from a thread to what it is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,132 +27,170 @@ pub enum Step {
 }
 
 /// All steps, the outermost first. Written by the thread itself only, and read by its signal handler.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Open {
+    /// How many slots are in use.
     depth: AtomicU32,
+    /// The last token that was given; odd, so that none is ever 0.
     given: AtomicU32,
-    stands: AtomicBool,
-    slots: [Slot; DEPTH_MAX],
+    slots: [AtomicU64; DEPTH_MAX],
+    /// The kind of work outside of each, where a policy listens.
+    before: [AtomicU32; DEPTH_MAX],
 }
 
-#[derive(Debug, Default)]
-struct Slot {
-    /// Of a span's guard; 0 for a site.
-    token: AtomicU32,
-    span: AtomicU32,
-    /// The kind of work outside of it.
-    before: AtomicU32,
+thread_local! {
+    /// This thread's. Without a destructor and initialised at compile time, so that a signal handler may read it.
+    static OPEN: Open = const { Open::new(NOBODY) };
 }
 
-impl Slot {
-    #[inline]
-    fn set(&self, token: u32, span: u32, before: u32) {
-        self.token.store(token, Relaxed);
-        self.span.store(span, Relaxed);
-        self.before.store(before, Relaxed);
-    }
+/// Works with what is open on this thread.
+#[inline]
+pub(crate) fn here<T>(work: impl FnOnce(&Open) -> T) -> T {
+    OPEN.with(work)
+}
 
-    fn step(&self) -> Step {
-        let span = Span::of(self.span.load(Relaxed));
-        if self.token.load(Relaxed) == 0 { Step::Site(span) } else { Step::Span(span) }
-    }
+/// Shows the spans that are open on this thread and the places where it met others, the outermost first, as far as a profile was there to
+/// see. Safe in a signal handler.
+pub fn steps(each: impl FnMut(Step)) {
+    here(|open| open.steps().for_each(each));
+}
+
+/// For a policy that begins to listen: says what the kind of work is outside of each span that is open on this thread, beginning with
+/// `first` outside of all; `next` leads from a kind over a step to the next one. The answer is the kind of all steps.
+pub fn retell(first: u32, next: impl FnMut(u32, Step) -> u32) -> u32 {
+    here(|open| open.retell(first, next))
+}
+
+/// The token of a span's guard, 0 for a site, and the span.
+#[inline]
+fn word(token: u32, span: Span) -> u64 {
+    u64::from(span.id()) << 32 | u64::from(token)
+}
+
+fn step(word: u64) -> Step {
+    let span = Span::of((word >> 32) as u32);
+    if word as u32 == 0 { Step::Site(span) } else { Step::Span(span) }
 }
 
 impl Open {
-    /// The steps as they are now.
-    pub(crate) fn steps(&self) -> impl Iterator<Item = Step> {
-        self.slots[..self.depth.load(Relaxed) as usize].iter().map(Slot::step)
+    const fn new(depth: u32) -> Self {
+        Self {
+            depth: AtomicU32::new(depth),
+            given: AtomicU32::new(1),
+            slots: [const { AtomicU64::new(0) }; DEPTH_MAX],
+            before: [const { AtomicU32::new(0) }; DEPTH_MAX],
+        }
+    }
+
+    /// The words of the steps as they are now.
+    fn words(&self) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator {
+        let used = self.slots.get(..self.depth.load(Relaxed) as usize).unwrap_or_default();
+        used.iter().map(|slot| slot.load(Relaxed))
+    }
+
+    fn steps(&self) -> impl Iterator<Item = Step> {
+        self.words().map(step)
     }
 
     #[inline]
-    fn set_depth(&self, depth: usize) {
+    fn set_depth(&self, depth: u32) {
         // A signal handler on this thread sees a slot before it counts.
         compiler_fence(Release);
-        self.depth.store(depth as u32, Relaxed);
+        self.depth.store(depth, Relaxed);
     }
 
-    /// Opens a span, which `enter` tells the policy; `None` when too many are open.
+    /// Opens a span that no policy hears of; `None` when too many are open. There are many of them, so this is short.
     #[inline]
-    pub(crate) fn open(&self, span: Span, enter: impl FnOnce(Span) -> u32) -> Option<NonZeroU32> {
-        let depth = self.depth.load(Relaxed) as usize;
-        let slot = self.slots.get(depth)?;
-        let token = NonZeroU32::new(self.given.load(Relaxed).wrapping_add(1)).unwrap_or(NonZeroU32::MIN);
-        slot.set(token.get(), span.id(), enter(span));
-        self.given.store(token.get(), Relaxed);
+    pub(crate) fn push(&self, span: Span) -> Option<NonZeroU32> {
+        let depth = self.depth.load(Relaxed);
+        let Some(slot) = self.slots.get(depth as usize) else { return self.push_first(span) };
+        let token = self.given.load(Relaxed).wrapping_add(2);
+        self.given.store(token, Relaxed);
+        slot.store(word(token, span), Relaxed);
         self.set_depth(depth + 1);
-        Some(token)
-    }
-
-    /// Closes the span of that token: back to what was outside of it, which `leave` reads, and into those again that were opened inside
-    /// and are still open.
-    #[inline]
-    pub(crate) fn close(&self, token: NonZeroU32, leave: impl FnOnce(&AtomicU32), enter: impl Fn(Span) -> u32) {
-        let last = (self.depth.load(Relaxed) as usize).wrapping_sub(1);
-        match self.slots.get(last) {
-            // Nearly always.
-            Some(slot) if slot.token.load(Relaxed) == token.get() => {
-                leave(&slot.before);
-                self.set_depth(last);
-            }
-            _ => self.close_inner(token, leave, enter),
-        }
+        NonZeroU32::new(token)
     }
 
     #[cold]
     #[inline(never)]
-    fn close_inner(&self, token: NonZeroU32, leave: impl FnOnce(&AtomicU32), enter: impl Fn(Span) -> u32) {
-        let open = &self.slots[..self.depth.load(Relaxed) as usize];
-        let Some(at) = open.iter().rposition(|slot| slot.token.load(Relaxed) == token.get()) else { return };
-        leave(&open[at].before);
+    fn push_first(&self, span: Span) -> Option<NonZeroU32> {
+        if self.begin() { self.push(span) } else { None }
+    }
+
+    /// Whether the thread had no account and has one now.
+    fn begin(&self) -> bool {
+        let is_first = self.depth.load(Relaxed) == NOBODY && account::enrol().is_some();
+        if is_first {
+            self.set_depth(0);
+        }
+        is_first
+    }
+
+    /// Opens a span, which `enter` tells the policy; `None` when too many are open.
+    pub(crate) fn open(&self, span: Span, enter: impl FnOnce(Span) -> u32) -> Option<NonZeroU32> {
+        self.begin();
+        let before = self.before.get(self.depth.load(Relaxed) as usize)?;
+        before.store(enter(span), Relaxed);
+        self.push(span)
+    }
+
+    /// Closes the span of that token, of which no policy hears.
+    #[inline]
+    pub(crate) fn pop(&self, token: NonZeroU32) {
+        let last = self.depth.load(Relaxed).wrapping_sub(1);
+        if self.slots[last as usize % DEPTH_MAX].load(Relaxed) as u32 == token.get() {
+            // Nearly always.
+            self.set_depth(last);
+        } else {
+            self.close(token, |_| {}, |_| 0);
+        }
+    }
+
+    /// Closes the span of that token: back to what was outside of it, which `leave` reads, and into those again that were opened inside
+    /// and are still open.
+    #[inline(never)]
+    pub(crate) fn close(&self, token: NonZeroU32, leave: impl FnOnce(&AtomicU32), enter: impl Fn(Span) -> u32) {
+        let Some(at) = self.words().rposition(|word| word as u32 == token.get()) else { return };
+        leave(&self.before[at]);
         let mut next = at;
-        for slot in &open[at + 1..] {
-            if let Step::Span(span) = slot.step() {
-                open[next].set(slot.token.load(Relaxed), span.id(), enter(span));
+        for inside in at + 1..self.words().len() {
+            let word = self.slots[inside].load(Relaxed);
+            if let Step::Span(span) = step(word) {
+                self.before[next].store(enter(span), Relaxed);
+                self.slots[next].store(word, Relaxed);
                 next += 1;
             }
         }
-        self.set_depth(next);
+        self.set_depth(next as u32);
     }
 
     /// The thread met others: what it does from now on is behind that place, until the next one or the end of the span that it is in.
     #[inline]
     pub(crate) fn meet(&self, site: Span) {
-        let depth = self.depth.load(Relaxed) as usize;
-        match depth.checked_sub(1).map(|last| &self.slots[last]) {
-            Some(last) if last.token.load(Relaxed) == 0 => last.span.store(site.id(), Relaxed),
+        self.begin();
+        let depth = self.depth.load(Relaxed);
+        let met = word(0, site);
+        match self.words().next_back().map(step) {
+            Some(Step::Site(_)) => self.slots[depth as usize - 1].store(met, Relaxed),
             _ => {
-                if let Some(slot) = self.slots.get(depth) {
-                    slot.set(0, site.id(), 0);
+                if let Some(slot) = self.slots.get(depth as usize) {
+                    slot.store(met, Relaxed);
                     self.set_depth(depth + 1);
                 }
             }
         }
     }
 
-    /// Says anew what the kind of work is outside of each span, from the outermost on: `next` leads from a kind to the next one. The
-    /// answer is the kind of all steps.
-    pub(crate) fn retell(&self, first: u32, mut next: impl FnMut(u32, Step) -> u32) -> u32 {
-        let slots = &self.slots[..self.depth.load(Relaxed) as usize];
-        slots.iter().fold(first, |kind, slot| {
-            slot.before.store(kind, Relaxed);
-            next(kind, slot.step())
+    fn retell(&self, first: u32, mut next: impl FnMut(u32, Step) -> u32) -> u32 {
+        self.steps().zip(&self.before).fold(first, |kind, (step, before)| {
+            before.store(kind, Relaxed);
+            next(kind, step)
         })
-    }
-
-    /// Whether the thread waits in one of our primitives, and so does nothing.
-    #[inline]
-    pub(crate) fn stands(&self) -> bool {
-        self.stands.load(Relaxed)
-    }
-
-    pub(crate) fn set_stands(&self, stands: bool) {
-        self.stands.store(stands, Relaxed);
     }
 
     /// Forgets all: the thread ended.
     pub(crate) fn clear(&self) {
-        self.depth.store(0, Relaxed);
-        self.stands.store(false, Relaxed);
+        self.depth.store(NOBODY, Relaxed);
     }
 }
 
@@ -160,13 +201,16 @@ mod tests {
     use super::*;
 
     /// A kind of work is a decimal number here: a digit for each span.
-    #[derive(Default)]
     struct Thread {
         open: Open,
         kind: Cell<u32>,
     }
 
     impl Thread {
+        fn new() -> Self {
+            Self { open: Open::new(0), kind: Cell::new(0) }
+        }
+
         fn enter(&self, span: Span) -> u32 {
             self.kind.replace(self.kind.get() * 10 + span.id())
         }
@@ -187,7 +231,7 @@ mod tests {
 
     #[test]
     fn what_is_open_is_what_the_thread_is_in_whatever_is_closed_first() {
-        let thread = Thread::default();
+        let thread = Thread::new();
         let orders: [(&[usize], &[u32]); 6] = [
             (&[2, 1, 0], &[12, 1, 0]),
             (&[2, 0, 1], &[12, 2, 0]),
@@ -206,7 +250,7 @@ mod tests {
 
     #[test]
     fn hand_over_hand_stays_one_deep() {
-        let thread = Thread::default();
+        let thread = Thread::new();
         let mut held = thread.open(1);
         for _ in 0..1000 {
             let next = thread.open(2);
@@ -228,9 +272,9 @@ mod tests {
 
     #[test]
     fn a_meeting_lasts_until_the_next_one_or_the_end_of_its_span() {
-        let open = Open::default();
+        let open = Open::new(0);
         let enter = |span| open.open(Span::of(span), |_| 0).expect("it is not deep");
-        let leave = |token| open.close(token, |_| {}, |_| 0);
+        let leave = |token| open.pop(token);
         open.meet(Span::of(7));
         open.meet(Span::of(8));
         let outer = enter(1);
@@ -251,7 +295,7 @@ mod tests {
 
     #[test]
     fn kinds_are_told_anew_from_the_outermost_on() {
-        let open = Open::default();
+        let open = Open::new(0);
         open.meet(Span::of(5));
         let token = open.open(Span::of(2), |_| 0).expect("it is not deep");
         let kind = open.retell(1, |kind, step| match step {
@@ -266,7 +310,7 @@ mod tests {
 
     #[test]
     fn too_deep_is_not_told() {
-        let thread = Thread { kind: Cell::new(0), ..Thread::default() };
+        let thread = Thread::new();
         let tokens: Vec<_> = (0..DEPTH_MAX).map(|_| thread.open(0)).collect();
         assert_eq!(thread.open(1), None);
         thread.open.meet(Span::of(1));
@@ -280,10 +324,30 @@ mod tests {
 
     #[test]
     fn tokens_begin_again_without_0() {
-        let thread = Thread::default();
+        let thread = Thread::new();
         thread.open.given.store(u32::MAX, Relaxed);
         let token = thread.open(1);
         assert_eq!(token, Some(NonZeroU32::MIN));
         assert_eq!(thread.close(token), 0);
+    }
+
+    #[test]
+    fn what_nobody_hears_of_ends_in_any_order_too() {
+        let open = Open::new(0);
+        let enter = |span| open.push(Span::of(span)).expect("it is not deep");
+        let (a, b, c) = (enter(1), enter(2), enter(3));
+        open.pop(b);
+        assert_eq!(steps(&open), "13");
+        open.pop(b);
+        assert_eq!(steps(&open), "13", "once is enough");
+        open.pop(c);
+        open.pop(a);
+        assert_eq!(steps(&open), "");
+        open.pop(a);
+        assert_eq!(open.depth.load(Relaxed), 0);
+        let all: Vec<_> = (0..DEPTH_MAX as u32).map(enter).collect();
+        assert_eq!(open.push(Span::of(7)), None);
+        all.into_iter().for_each(|token| open.pop(token));
+        assert_eq!(steps(&open), "");
     }
 }

@@ -68,6 +68,7 @@ impl Span {
     }
 
     /// The number that a policy knows the span by: an index into [`spans`].
+    #[inline]
     #[must_use]
     pub fn id(self) -> u32 {
         self.0
@@ -78,7 +79,7 @@ impl Span {
     #[inline]
     #[must_use = "the span ends when the guard is dropped"]
     pub fn enter(self) -> Entered {
-        Entered { token: if hooks::is_active() { hooks::entered(self) } else { None }, here: PhantomData }
+        Entered { token: hooks::entered(self), here: PhantomData }
     }
 }
 

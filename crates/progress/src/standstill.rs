@@ -1,5 +1,6 @@
 //! A thread that waits inside one of our primitives.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use crate::account::{self, Account};
@@ -15,7 +16,7 @@ impl Standstill {
     pub(crate) fn begin() -> Self {
         let account = account::current();
         if let Some(account) = account {
-            account.open.set_stands(true);
+            account.stands.store(true, Relaxed);
         }
         Self { since: Instant::now(), account }
     }
@@ -29,7 +30,7 @@ impl Standstill {
 impl Drop for Standstill {
     fn drop(&mut self) {
         if let Some(account) = self.account {
-            account.open.set_stands(false);
+            account.stands.store(false, Relaxed);
         }
     }
 }

@@ -254,10 +254,13 @@ fn take(overrun: u32, context: &libc::ucontext_t) {
     };
     let Some(ring) = RINGS.get(account.number() as usize).and_then(ring) else { return };
     let Some(mut writing) = ring.begin() else { return };
-    account.steps().for_each(|step| writing.step(encode(step)));
+    let mut is_inside = false;
+    progress::steps(|step| {
+        is_inside = true;
+        writing.step(encode(step));
+    });
     walk(registers, rules::current(), &account.stack(), |address| writing.frame(address));
-    let is_told =
-        !account.stands_still() && (account.window.load(Ordering::Relaxed) != 0 || account.steps().next().is_some());
+    let is_told = !account.stands_still() && (account.window.load(Ordering::Relaxed) != 0 || is_inside);
     writing.end(Record { is_told, weight, at: clock::now() });
 }
 
