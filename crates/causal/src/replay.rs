@@ -463,6 +463,8 @@ impl<'a> World<'a> {
 struct Totals {
     /// By point, then chain.
     tallies: Vec<Vec<Tally>>,
+    /// By point: when its units were done.
+    times: Vec<Vec<f64>>,
     latencies: Vec<Vec<f64>>,
 }
 
@@ -471,6 +473,7 @@ impl Totals {
         let tally = Tally { hits: 0, first: f64::INFINITY, last: 0.0 };
         Self {
             tallies: vec![vec![tally; script.chains as usize]; script.points as usize],
+            times: vec![Vec::new(); script.points as usize],
             latencies: vec![Vec::new(); script.points as usize],
         }
     }
@@ -480,6 +483,7 @@ impl Totals {
         tally.hits += 1;
         tally.first = tally.first.min(at);
         tally.last = tally.last.max(at);
+        self.times[point as usize].push(at);
     }
 
     fn measures(&self) -> Vec<Measure> {
@@ -487,11 +491,10 @@ impl Totals {
     }
 
     fn outcome(mut self, measures: &[Measure], busiest: f64) -> Outcome {
-        let of_point = self.tallies.iter().zip(&mut self.latencies).zip(measures);
+        let of_point = self.tallies.iter().zip(&self.times).zip(&mut self.latencies).zip(measures);
         let points = of_point
-            .map(|((tallies, latencies), measure)| {
-                let hits = tallies.iter().map(|tally| tally.hits).sum();
-                PointOutcome::new(hits, measure.apply(tallies), latencies)
+            .map(|(((tallies, times), latencies), measure)| {
+                PointOutcome::new(times.len() as u64, measure.apply(tallies, times), latencies)
             })
             .collect();
         Outcome { points, busiest }
@@ -508,12 +511,27 @@ enum Measure {
     Pooled,
 }
 
+/// Chains follow each other where so much less of them goes side by side than when it was recorded.
+const FOLLOWS: f64 = 0.75;
+
 /// Mean time between two units of a chain, by how many such times.
 fn cycle(tallies: &[Tally]) -> (f64, u64) {
     let repeated = tallies.iter().filter(|tally| tally.hits > 1);
     let (time, count) =
         repeated.fold((0.0, 0), |sum, tally| (sum.0 + tally.last - tally.first, sum.1 + tally.hits - 1));
     (time / count.max(1) as f64, count)
+}
+
+/// Mean time between two units, whoever's, as long as there are units of every chain that has many. `times` are ascending.
+fn all_there(tallies: &[Tally], times: &[f64]) -> f64 {
+    let chains = tallies.iter().filter(|tally| tally.hits > 1).count() as u64;
+    let many = tallies.iter().filter(|tally| tally.hits > 1 && 2 * tally.hits * chains >= times.len() as u64);
+    let until = many.map(|tally| tally.last).fold(f64::INFINITY, f64::min);
+    let units = &times[..times.partition_point(|&time| time <= until)];
+    match units {
+        [first, .., last] => (last - first) / (units.len() - 1) as f64,
+        _ => pooled(tallies),
+    }
 }
 
 /// Mean time between two units, whoever's.
@@ -532,10 +550,16 @@ impl Measure {
         if count * 2 > hits && cycle > 0.0 && pooled > 0.0 { Self::Chains(cycle / pooled) } else { Self::Pooled }
     }
 
-    fn apply(self, tallies: &[Tally]) -> f64 {
+    /// For a replay, whose units come in their order.
+    fn apply(self, tallies: &[Tally], times: &[f64]) -> f64 {
+        let pooled = pooled(tallies);
         match self {
+            // Who never lets go of a lock goes first, and the others when it is done: chains that went side by side follow each other.
+            Self::Chains(side_by_side) if cycle(tallies).0 < FOLLOWS * side_by_side * pooled => {
+                all_there(tallies, times)
+            }
             Self::Chains(side_by_side) => cycle(tallies).0 / side_by_side,
-            Self::Pooled => pooled(tallies),
+            Self::Pooled => pooled,
         }
     }
 }

@@ -116,6 +116,30 @@ fn inside_a_saturated_lock_and_outside() {
     near(gain(&replay, &outside, 1.0, Pace::Closed), 0.0);
 }
 
+// Who does nothing outside of a lock has it again before the other is awake, and so on until there is no more to do.
+#[test]
+fn who_never_lets_go_of_a_lock_is_not_twice_as_fast() {
+    use Sharing::Exclusive;
+    let lock = 9;
+    let mut threads = vec![Vec::new(), Vec::new()];
+    // 20 us inside, 10 us outside; who waits is up 5 us after the lock is free.
+    for turn in 0..1000 {
+        let (at, thread) = (turn * 25 * US, &mut threads[turn as usize % 2]);
+        let blocked = if turn < 2 { 0 } else { 20 * US };
+        thread.extend([
+            (at, Event::Locked { lock, sharing: Exclusive, blocked }),
+            (at, Event::Kind(2)),
+            (at + 20 * US, Event::Unlocked { lock, sharing: Exclusive }),
+            (at + 20 * US, Event::Kind(1)),
+            (at + 20 * US, Event::Hit { point: 0 }),
+        ]);
+    }
+    let threads = (0..).zip(threads).map(|(number, events)| thread(number, false, events)).collect();
+    let replay = Replay::new(&trace(25_000 * US, threads));
+    near(gain(&replay, &target(), 1.0, Pace::Closed), 0.2);
+    near(gain(&replay, &target(), 0.25, Pace::Closed), 0.0);
+}
+
 // Two stages: the slow one sets the pace.
 #[test]
 fn a_pipeline_goes_at_its_slow_stage_s_pace() {
