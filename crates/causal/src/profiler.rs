@@ -68,7 +68,8 @@ impl Builder {
         self
     }
 
-    /// The part of the time that pauses may take from the program, from 0 to a quarter; 0.03 unless said otherwise.
+    /// The part of the time that pauses, hooks and the profiler's own threads may take from the program, from 0 to a quarter; 0.03 unless
+    /// said otherwise.
     #[must_use]
     pub fn budget(mut self, budget: f64) -> Self {
         self.budget = budget;

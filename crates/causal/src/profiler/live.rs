@@ -63,7 +63,7 @@ impl Live {
         let sampler = Sampler::start(rate).map_err(StartError::Sampler)?;
         let thinker = Thinker::start(request).map_err(StartError::Thread)?;
         attend(Attention::Spans);
-        let live = Self {
+        Ok(Self {
             stop: Arc::default(),
             sampler: Some(sampler),
             batch: Batch::default(),
@@ -75,8 +75,7 @@ impl Live {
                 own::tell();
                 own::taken()
             },
-        };
-        Ok(live)
+        })
     }
 
     pub(super) fn stop(&self) -> &Arc<Stop> {

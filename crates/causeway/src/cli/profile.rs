@@ -40,7 +40,7 @@ pub(crate) struct Profile {
     /// For how long, as in 30s or 2m
     #[arg(long = "for", value_name = "TIME", default_value = "30s")]
     time: String,
-    /// The part of the time that may be lost to pauses
+    /// The part of the time that the profile may cost
     #[arg(long, value_name = "PART", default_value = "3%")]
     budget: String,
     /// Only this target, by its name or a part of it; may be repeated

@@ -20,7 +20,7 @@ const FOUND_MAX: usize = 80;
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::admin) struct Wish {
     pub(super) seconds: Duration,
-    /// The part of the time that may be lost to pauses.
+    /// The part of the time that the profile may cost.
     pub(super) budget: Option<f64>,
     pub(super) ways: Ways,
     /// Only these: whole names, or parts of them.
