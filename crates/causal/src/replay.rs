@@ -49,7 +49,7 @@ impl Replay {
         let script = script::write(trace);
         let totals = recorded(&script);
         let measures = totals.measures();
-        let measured = totals.outcome(&vec![Measure::Pooled; measures.len()], script.busiest);
+        let measured = totals.outcome(&measures, script.busiest);
         let followers = [Pace::Closed, Pace::Open].map(|pace| Followers::new(&script, pace));
         Self { script, followers, measures, measured }
     }
@@ -188,7 +188,6 @@ struct Player {
 #[derive(Clone, Copy)]
 struct Tally {
     hits: u64,
-    first: f64,
     last: f64,
 }
 
@@ -391,7 +390,7 @@ impl<'a> World<'a> {
 
     /// Lets the thread's step take so long. Whether nothing else happens before: then it is over, and the thread goes on at once.
     fn pass(&mut self, thread: u32, time: f64) -> bool {
-        let at = self.now + time;
+        let at = self.now.max(self.now + time);
         let is_next = self.due.peek().is_none_or(|due| due.at > at);
         if is_next {
             self.now = at;
@@ -470,7 +469,7 @@ struct Totals {
 
 impl Totals {
     fn new(script: &Script) -> Self {
-        let tally = Tally { hits: 0, first: f64::INFINITY, last: 0.0 };
+        let tally = Tally { hits: 0, last: 0.0 };
         Self {
             tallies: vec![vec![tally; script.chains as usize]; script.points as usize],
             times: vec![Vec::new(); script.points as usize],
@@ -481,7 +480,6 @@ impl Totals {
     fn hit(&mut self, point: u32, chain: u32, at: f64) {
         let tally = &mut self.tallies[point as usize][chain as usize];
         tally.hits += 1;
-        tally.first = tally.first.min(at);
         tally.last = tally.last.max(at);
         self.times[point as usize].push(at);
     }
@@ -504,62 +502,38 @@ impl Totals {
 /// How the time per unit of a point is had from what its chains contributed.
 #[derive(Clone, Copy, Debug)]
 enum Measure {
-    /// By what passes between two units of a chain, on average, and how many chains go side by side. What lies before a chain's first
-    /// unit and behind its last one is the window's edges, which no replay moves.
-    Chains(f64),
+    /// Chains have many units: by what passes between any two, as long as no chain has run out of them. Behind that lie the window's
+    /// edges, which no replay moves; and where chains that went side by side now follow each other, because one of them never lets go
+    /// of a lock, the first one's pace is everybody's.
+    Chains,
     /// Most units are their chain's only one: by what passes between any two.
     Pooled,
-}
-
-/// Chains follow each other where so much less of them goes side by side than when it was recorded.
-const FOLLOWS: f64 = 0.75;
-
-/// Mean time between two units of a chain, by how many such times.
-fn cycle(tallies: &[Tally]) -> (f64, u64) {
-    let repeated = tallies.iter().filter(|tally| tally.hits > 1);
-    let (time, count) =
-        repeated.fold((0.0, 0), |sum, tally| (sum.0 + tally.last - tally.first, sum.1 + tally.hits - 1));
-    (time / count.max(1) as f64, count)
-}
-
-/// Mean time between two units, whoever's, as long as there are units of every chain that has many. `times` are ascending.
-fn all_there(tallies: &[Tally], times: &[f64]) -> f64 {
-    let chains = tallies.iter().filter(|tally| tally.hits > 1).count() as u64;
-    let many = tallies.iter().filter(|tally| tally.hits > 1 && 2 * tally.hits * chains >= times.len() as u64);
-    let until = many.map(|tally| tally.last).fold(f64::INFINITY, f64::min);
-    let units = &times[..times.partition_point(|&time| time <= until)];
-    match units {
-        [first, .., last] => (last - first) / (units.len() - 1) as f64,
-        _ => pooled(tallies),
-    }
-}
-
-/// Mean time between two units, whoever's.
-fn pooled(tallies: &[Tally]) -> f64 {
-    let hits: u64 = tallies.iter().map(|tally| tally.hits).sum();
-    let first = tallies.iter().map(|tally| tally.first).fold(f64::INFINITY, f64::min);
-    let last = tallies.iter().map(|tally| tally.last).fold(0.0, f64::max);
-    if hits > 1 { (last - first).max(0.0) / (hits - 1) as f64 } else { 0.0 }
 }
 
 impl Measure {
     /// From the window as it was recorded.
     fn choose(tallies: &[Tally]) -> Self {
         let hits: u64 = tallies.iter().map(|tally| tally.hits).sum();
-        let ((cycle, count), pooled) = (cycle(tallies), pooled(tallies));
-        if count * 2 > hits && cycle > 0.0 && pooled > 0.0 { Self::Chains(cycle / pooled) } else { Self::Pooled }
+        let repeated: u64 = tallies.iter().map(|tally| tally.hits.saturating_sub(1)).sum();
+        if repeated * 2 > hits { Self::Chains } else { Self::Pooled }
     }
 
-    /// For a replay, whose units come in their order.
+    /// `times` are those of all units, ascending.
     fn apply(self, tallies: &[Tally], times: &[f64]) -> f64 {
-        let pooled = pooled(tallies);
-        match self {
-            // Who never lets go of a lock goes first, and the others when it is done: chains that went side by side follow each other.
-            Self::Chains(side_by_side) if cycle(tallies).0 < FOLLOWS * side_by_side * pooled => {
-                all_there(tallies, times)
+        let until = match self {
+            Self::Chains => {
+                // Chains of half as many units as the mean one has at least.
+                let repeated = || tallies.iter().filter(|tally| tally.hits > 1);
+                let (chains, units) =
+                    repeated().fold((0, 0), |(chains, units), tally| (chains + 1, units + tally.hits));
+                let long = repeated().filter(|tally| 2 * tally.hits * chains >= units);
+                long.map(|tally| tally.last).fold(f64::INFINITY, f64::min)
             }
-            Self::Chains(side_by_side) => cycle(tallies).0 / side_by_side,
-            Self::Pooled => pooled,
+            Self::Pooled => f64::INFINITY,
+        };
+        match &times[..times.partition_point(|&time| time <= until)] {
+            units @ [first, .., last] => (last - first) / (units.len() - 1) as f64,
+            _ => 0.0,
         }
     }
 }
@@ -589,5 +563,6 @@ fn recorded(script: &Script) -> Totals {
             _ => {}
         }
     }
+    totals.times.iter_mut().for_each(|times| times.sort_unstable_by(f64::total_cmp));
     totals
 }
