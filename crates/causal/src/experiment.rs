@@ -26,6 +26,8 @@ const RECORDING_MIN: f64 = 0.002;
 const RECORDING_FREE: f64 = 0.01;
 /// Windows with progress that are recorded as soon as they may be; the others are spread over the run.
 const EARLY: u32 = 8;
+/// The same of all windows, where there is none.
+const IDLE: u32 = 64;
 /// A recorded window: the first one, the usual one, and the longest, where progress is slow.
 const RECORD: [u64; 3] = [20 * MS, 100 * MS, 1000 * MS];
 /// A window that pauses: the shortest and the longest.
@@ -172,6 +174,7 @@ pub struct Plan {
     delayed: u64,
     pausing: u64,
     records: u32,
+    windows: u32,
     /// What hooks took, of windows and between them.
     hooks: u64,
     /// Until when the keeping of spans is paid for.
@@ -202,6 +205,7 @@ impl Plan {
             delayed: 0,
             pausing: 0,
             records: 0,
+            windows: 0,
             hooks: 0,
             kept_until: now,
             record_due: first,
@@ -254,8 +258,8 @@ impl Plan {
         });
         self.has_load |= has_load;
         self.records += u32::from(tempo.hits > 0.0);
-        let kept = (now - std::mem::replace(&mut self.kept_until, now)) as f64;
-        self.pay_hooks((length as f64 * tempo.recording + kept * tempo.keeping) as u64);
+        self.windows += 1;
+        self.pay_hooks((length as f64 * tempo.recording) as u64);
         let usual = if self.settings.modes == Modes::Confirm { 0.1 } else { 0.5 };
         let part = if self.settings.budget > 0.0 {
             (RECORDING * self.settings.budget).max(RECORDING_MIN)
@@ -264,7 +268,7 @@ impl Plan {
         };
         let duty = (part / tempo.recording.max(1e-9)).min(usual);
         let mut gap = length as f64 * (1.0 / duty - 1.0);
-        if self.records >= EARLY {
+        if self.records >= EARLY || self.windows >= IDLE {
             // No more than are kept: reading one costs processor time, too.
             gap = gap.max(self.settings.duration as f64 * length as f64 * tempo.octets / self.settings.octets_all);
         }
@@ -276,9 +280,12 @@ impl Plan {
         self.purse.pay(time);
     }
 
-    /// What the profiler's own threads took since the last time: a part of all processors' time, nanoseconds.
-    pub fn worked(&mut self, time: u64) {
-        self.purse.pay(time);
+    /// So much time has passed, in which spans were kept; and what the profiler's own threads took meanwhile, a part of all processors'
+    /// time, nanoseconds.
+    pub fn passed(&mut self, now: u64, own: u64) {
+        let kept = (now - std::mem::replace(&mut self.kept_until, now)) as f64;
+        self.pay_hooks((kept * self.tempo.map_or(0.0, |tempo| tempo.keeping)) as u64);
+        self.purse.pay(own);
     }
 
     /// What hooks take of a window of that length.
@@ -328,6 +335,9 @@ impl Plan {
     pub fn load_known(&mut self, known: bool, confirms: bool) {
         self.load_is_known = known;
         self.confirms = confirms && self.settings.modes != Modes::Screen;
+        if !self.confirms && self.block.as_ref().is_some_and(|block| block.subject != Subject::Load) {
+            self.block = None;
+        }
     }
 
     /// The targets to be confirmed from now on, the most worthwhile first: names, and the part of all samples that each has. The first
@@ -396,8 +406,8 @@ impl Plan {
             // It was cheaper when the block began. A little patience, or the block is given up.
             let wait = self.purse.until(now, needed * left + hooks);
             if wait > 500 * MS {
+                // Others wait no longer; whether it is worth another block is seen before that.
                 self.block = None;
-                self.set_given_up(subject);
                 return None;
             }
             return Some(Step::Rest(wait.max(MS).min(self.ends.saturating_sub(now).max(1))));

@@ -349,7 +349,7 @@ const REAL: f64 = 2.5;
 
 impl Costs {
     /// Measured here and now: the one on an account that is no thread's, the other on the calling thread, while spans are heard; and so
-    /// many times as much as a real program has other things in its caches ([`REAL`]).
+    /// many times as much as a real program has other things in its caches.
     #[must_use]
     pub fn measure() -> Self {
         const PAIRS: u64 = 1024;

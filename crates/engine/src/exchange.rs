@@ -256,9 +256,13 @@ impl Exchange {
             });
             match pull {
                 Pull::Chunk(mut chunk) => {
-                    let len = chunk.len();
-                    machine.send(self.stream, &mut chunk, out);
-                    self.sent += (len - chunk.len()) as u64;
+                    // Where others share the connection, a long piece has no more than its turn.
+                    let turn = if machine.is_multiplexed() { (end - self.sent) as usize } else { usize::MAX };
+                    let mut part = chunk.slice(0..chunk.len().min(turn));
+                    let len = part.len();
+                    machine.send(self.stream, &mut part, out);
+                    chunk.advance(len - part.len());
+                    self.sent += (len - part.len()) as u64;
                     self.since = clock::now();
                     content.keep(chunk);
                 }
@@ -430,6 +434,11 @@ impl Exchange {
             self.announced = len;
         }
         match body {
+            // What is longer than a turn has its rank among the others.
+            Body::Chunk(chunk) if !silent && machine.is_multiplexed() && chunk.len() > STREAM_OCTETS_MAX => {
+                self.outbound = Outbound::Sending(Body::Chunk(chunk).into());
+                return;
+            }
             Body::Chunk(mut chunk) if !silent => {
                 let len = chunk.len();
                 machine.send(self.stream, &mut chunk, out);

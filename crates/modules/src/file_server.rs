@@ -51,7 +51,7 @@ use locate::{Names, Place};
 use precompressed::Codings;
 
 /// What a worker remembers of one file server's files.
-const REMEMBERED: Cost = Cost { octets: 16 * 1024 * 1024, open: 128 };
+const REMEMBERED: Cost = Cost { octets: 32 * 1024 * 1024, open: 128 };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -14,7 +14,7 @@ use crate::span::Span;
 
 /// Spans and meetings that are known at once on a thread; what would be deeper is its surroundings.
 pub(crate) const DEPTH_MAX: usize = 32;
-/// The depth of a thread that has no account yet.
+/// The depth of a thread that has told of nothing yet, and may have no account.
 const NOBODY: u32 = u32::MAX;
 
 /// One step from a thread to what it is at.
@@ -117,7 +117,7 @@ impl Open {
         if self.begin() { self.push(span) } else { None }
     }
 
-    /// Whether the thread had no account and has one now.
+    /// Whether this is the first that the thread tells; it has an account from now on.
     fn begin(&self) -> bool {
         let is_first = self.depth.load(Relaxed) == NOBODY && account::enrol().is_some();
         if is_first {
@@ -151,17 +151,20 @@ impl Open {
     #[inline(never)]
     pub(crate) fn close(&self, token: NonZeroU32, leave: impl FnOnce(&AtomicU32), enter: impl Fn(Span) -> u32) {
         let Some(at) = self.words().rposition(|word| word as u32 == token.get()) else { return };
+        let open = self.words().len();
         leave(&self.before[at]);
+        // Whoever looks meanwhile sees what has been entered again so far.
+        self.set_depth(at as u32);
         let mut next = at;
-        for inside in at + 1..self.words().len() {
+        for inside in at + 1..open {
             let word = self.slots[inside].load(Relaxed);
             if let Step::Span(span) = step(word) {
                 self.before[next].store(enter(span), Relaxed);
                 self.slots[next].store(word, Relaxed);
                 next += 1;
+                self.set_depth(next as u32);
             }
         }
-        self.set_depth(next as u32);
     }
 
     /// The thread met others: what it does from now on is behind that place, until the next one or the end of the span that it is in.
@@ -191,6 +194,7 @@ impl Open {
     /// Forgets all: the thread ended.
     pub(crate) fn clear(&self) {
         self.depth.store(NOBODY, Relaxed);
+        self.slots.iter().for_each(|slot| slot.store(0, Relaxed));
     }
 }
 

@@ -1,5 +1,5 @@
 //! Predictions against the truth: the same programs with the same random numbers, once with the target really faster. With `--nocapture`
-//! each test prints its table; SEEDS has it take more than five.
+//! each test prints its table; SEEDS has it take more than twenty.
 //!
 //! What holds: |predicted − true| ≤ max(2 points, a tenth of the truth), for the mean over the seeds. Where a mode is known to be worse,
 //! [`KNOWN`] says by how much, and the test holds it to that.

@@ -225,10 +225,55 @@ fn nothing_is_confirmed_under_a_load_that_sets_the_pace() {
             }
             Step::Pause(pause) => {
                 now += pause.length;
-                after += u32::from(now > 11_000 * MS);
+                after += u32::from(now > 12_000 * MS);
                 plan.paused(now, &pause, pause.length, if pause.treated { 5 * MS } else { 0 });
             }
         }
     }
     assert_eq!(after, 0);
+}
+
+/// What the profiler's own threads take leaves less for pauses, and gives nobody up: it is paid back with time.
+#[test]
+fn own_work_in_the_middle_of_a_block_is_waited_out() {
+    let mut plan = Plan::new(settings(7, Modes::Confirm, 0.03), 0);
+    let (mut now, mut spent, mut own, mut paused) = (0, 0, 0, Vec::new());
+    loop {
+        // A look now and then: 50 ms of processor time at once.
+        let took = if now / (5_000 * MS) > own / (50 * MS) { 50 * MS } else { 0 };
+        own += took;
+        plan.passed(now, took);
+        match plan.next(now) {
+            Step::Done => break,
+            Step::Rest(length) => now += length,
+            Step::Record(length) => {
+                now += length;
+                plan.recorded(now, length, SERVER, false);
+                plan.confirm([("a", 0.3)].into_iter());
+            }
+            Step::Pause(pause) => {
+                now += pause.length;
+                let delayed = if pause.treated { pause.length * 3 / 20 } else { 0 };
+                spent += delayed;
+                assert!(spent <= (0.03 * now as f64) as u64, "{spent} of {now}");
+                paused.push(now);
+                plan.paused(now, &pause, pause.length, delayed);
+            }
+        }
+    }
+    assert!(own >= 250 * MS);
+    assert_eq!(plan.unaffordable().count(), 0);
+    let last = *paused.last().expect("it is tried");
+    assert!(paused.len() >= 16 && last > 20_000 * MS, "{} until {last}", paused.len());
+    // Spans are kept all the time, and that is paid, too.
+    assert!(plan.hooks() as f64 > 0.002 * 29e9 && plan.purse().spent() >= spent + own + plan.hooks());
+}
+
+/// Where nothing is done, windows do not follow each other for ever.
+#[test]
+fn an_idle_program_is_recorded_now_and_then() {
+    let idle = Tempo { hits: 0.0, entries: 0.0, octets: 1e-3, recording: 0.0, keeping: 0.0, ..SERVER };
+    let idle = run(settings(1, Modes::Screen, 0.03), idle, false, &[], |_, _| 0.0);
+    assert!(idle.records.len() < 200, "{}", idle.records.len());
+    assert!(idle.records.last().is_some_and(|&(at, _)| at > 20_000_000_000));
 }

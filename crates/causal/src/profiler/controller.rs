@@ -191,14 +191,15 @@ impl<P: Program> Controller<'_, P> {
         self.evidence.is_stopped = self.program.is_stopped();
     }
 
-    /// Pays for the profiler's own threads.
+    /// Pays for what goes on all the time.
     fn pay(&mut self) {
         let own = self.program.own();
-        self.plan.worked(own - std::mem::replace(&mut self.evidence.own, own));
+        self.plan.passed(self.program.now(), own - std::mem::replace(&mut self.evidence.own, own));
     }
 
     fn conclude(&mut self) -> Option<Report> {
         (self.publish)(Phase::Analysing, None);
+        self.pay();
         self.sample(None);
         let time = (self.program.now() - self.began) / 4;
         let time = Duration::from_nanos(time).clamp(LAST_TIME[0], LAST_TIME[1]);

@@ -114,8 +114,9 @@ impl Program for Live {
     fn record(&mut self) {
         self.wanted.clear();
         self.wanted.extend(accounts().into_iter().filter_map(|one| Some((one.number(), wanted(one)?))));
-        RECORDER.open(Rule::Record);
+        // Whoever meets the window tells it everything from there on.
         attend(Attention::Everything);
+        RECORDER.open(Rule::Record);
     }
 
     fn entries(&self) -> usize {
@@ -145,8 +146,8 @@ impl Program for Live {
             let known = self.running.iter().find(|&&(number, _)| number == account.number());
             RECORDER.ledger().set_running(account, known.map_or(1.0, |&(_, part)| part));
         }
-        RECORDER.open_experiment(&Experiment { weights, speedup });
         attend(Attention::Everything);
+        RECORDER.open_experiment(&Experiment { weights, speedup });
     }
 
     fn spent(&self) -> u64 {
@@ -250,6 +251,8 @@ impl Thinker {
                     Ask::Samples(batch) => batch.each(|sample| analyst.naming().add(sample)),
                     Ask::Look(evidence, effort) => {
                         let finding = analyst.look(&evidence, effort);
+                        // Before anybody begins another profile, which is not to pay for it.
+                        own::tell();
                         if tell.send(finding).is_err() {
                             break;
                         }

@@ -47,6 +47,10 @@ impl Handler for ByPath {
         let mut segments = path.split('/').skip(1);
         match segments.next() {
             Some("fixed") => Step::Respond(Response::chunk(StatusCode::OK, cx.chunk(b"fixed"))),
+            Some("whole") => {
+                let octets = vec![b'w'; segments.next().unwrap().parse().unwrap()];
+                Step::Respond(Response::chunk(StatusCode::OK, octets.into()))
+            }
             Some("stream") => {
                 let left = segments.next().unwrap().parse().unwrap();
                 let stream = Blocks { worker: Rc::clone(cx.worker()), left };
@@ -187,6 +191,33 @@ impl Bench {
 
 fn complete(target: &str) -> (String, Option<u16>, Ending) {
     (target.to_owned(), Some(200), Ending::Complete)
+}
+
+// The pair ranks the stream with the smaller number first.
+#[test]
+fn a_long_chunk_has_its_turn_after_who_ranks_higher() {
+    let mut bench = Bench::new();
+    bench.sends(&[pair::head(2, "/whole/200000"), pair::end(2), pair::head(1, "/stream/5"), pair::end(1)]);
+    assert!(bench.turn().is_pending());
+    let sent = ["2 data 65536", "2 data 65536", "2 data 65536", "2 data 3392", "2 finish"];
+    assert_eq!(bench.log(), [&["2 head 200", "1 head 200", "1 data 5", "1 finish"][..], &sent].concat());
+    assert_eq!(bench.ended(), [complete("/stream/5"), complete("/whole/200000")]);
+}
+
+#[test]
+fn a_long_chunk_goes_on_where_its_window_stopped_it() {
+    let mut bench = Bench::new();
+    bench.connection.machine.windows[0] = 100;
+    bench.sends(&[pair::head(1, "/whole/70000"), pair::end(1)]);
+    assert!(bench.turn().is_pending());
+    assert_eq!(bench.log(), ["1 head 200", "1 data 100"]);
+    bench.sends(&[pair::window(1, 200), pair::window(1, 200)]);
+    assert!(bench.turn().is_pending());
+    assert_eq!(bench.log(), ["1 data 400"]);
+    bench.connection.machine.windows[0] = 1 << 20;
+    bench.sends(&[pair::window(1, 1)]);
+    assert!(bench.turn().is_pending());
+    assert_eq!(bench.log(), ["1 data 65536", "1 data 3964", "1 finish"]);
 }
 
 #[test]

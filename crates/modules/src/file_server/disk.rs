@@ -17,7 +17,7 @@ use super::locate::{Place, Resolved};
 use super::{Site, mime};
 
 /// Up to this long a file is read whole and remembered.
-const SMALL_MAX: u64 = 256 * 1024;
+const SMALL_MAX: u64 = 128 * 1024;
 /// Octets of a file that holds an entity tag.
 const TAG_FILE_OCTETS_MAX: u64 = 4096;
 

@@ -300,9 +300,10 @@ fn a_crowd() {
 fn large_files_are_sent_from_the_file() {
     let folder = Folder::new();
     let content: Vec<u8> = (0..200_000u32).map(|at| (at % 251) as u8).collect();
-    folder.file("big.bin", &content).file("edge.bin", &content[..65_536]).file("over.bin", &content[..65_537]);
+    folder.file("big.bin", &content).file("edge.bin", &content[..131_072]).file("over.bin", &content[..131_073]);
     let mut kit = folder.kit(json!({}));
-    for (target, len) in [("/big.bin", 200_000), ("/edge.bin", 65_536), ("/over.bin", 65_537), ("/big.bin", 200_000)] {
+    for (target, len) in [("/big.bin", 200_000), ("/edge.bin", 131_072), ("/over.bin", 131_073), ("/big.bin", 200_000)]
+    {
         let answer = kit.send(&Request::get(target));
         assert_eq!((answer.status, answer.length), (200, Some(len as u64)), "{target}");
         assert!(answer.body == content[..len], "{target}");
