@@ -68,8 +68,8 @@ impl Builder {
         self
     }
 
-    /// The part of the time that pauses, hooks and the profiler's own threads may take from the program, from 0 to a quarter; 0.03 unless
-    /// said otherwise.
+    /// The part of the time that the profile may take from the program, from 0 to a quarter; 0.03 unless said otherwise. Pauses are made of
+    /// what hooks and the profiler's own threads leave of it.
     #[must_use]
     pub fn budget(mut self, budget: f64) -> Self {
         self.budget = budget;
