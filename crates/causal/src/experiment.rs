@@ -318,7 +318,10 @@ impl Plan {
                     Subject::Candidate(at) => self.candidates[at].blocks += 1,
                 }
                 self.block = None;
-                self.record_due = self.record_due.max(now + self.dice.below(50 * MS));
+                if self.record_due <= now {
+                    // It has waited for the block, and does not begin in step with it; no other block comes before.
+                    self.rest = self.dice.below(50 * MS);
+                }
             }
         }
     }
@@ -394,6 +397,9 @@ impl Plan {
 
     /// The next window of the block that is under way.
     fn go_on(&mut self, now: u64) -> Option<Step> {
+        let ends = self.ends;
+        // One that had to wait for its budget may have no time left.
+        self.block.take_if(|block| now + block.length > ends);
         let block = self.block.as_ref()?;
         let treated = block.treated[block.done];
         let windows = &block.treated[block.done..];
@@ -403,10 +409,10 @@ impl Plan {
         let (subject, speedup, length, number) = (block.subject, block.speedup, block.length, block.number);
         let needed = self.cost(subject, speedup, length);
         if treated && needed > limit {
-            // It was cheaper when the block began. A little patience, or the block is given up.
+            // It was cheaper when the block began, or the purse pays for something else. A little patience, or the block is dropped.
             let wait = self.purse.until(now, needed * left + hooks);
             if wait > 500 * MS {
-                // Others wait no longer; whether it is worth another block is seen before that.
+                // Whether another one is affordable is seen before it begins.
                 self.block = None;
                 return None;
             }

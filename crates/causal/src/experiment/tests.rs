@@ -225,7 +225,7 @@ fn nothing_is_confirmed_under_a_load_that_sets_the_pace() {
             }
             Step::Pause(pause) => {
                 now += pause.length;
-                after += u32::from(now > 12_000 * MS);
+                after += u32::from(now > 11_000 * MS);
                 plan.paused(now, &pause, pause.length, if pause.treated { 5 * MS } else { 0 });
             }
         }

@@ -84,6 +84,7 @@ fn a_profile_may_begin_and_end_anywhere() {
     // A span that ends unheard is over all the same: a policy finds out where the thread is when it listens again.
     let parts = [&["unlocks", "in inside"][..], &whole[..3], &whole];
     check(&lines, "main", &parts.concat());
+    assert!(progress::current().is_some());
     progress::steps(|step| assert!(matches!(step, Step::Site(_))));
 }
 
