@@ -105,6 +105,15 @@ pub const CASES: &[Case] = &[
         coz: None,
     },
     Case {
+        name: "1f",
+        title: "the same in requests of a few microseconds",
+        program: Program::Serve { routes: "/=3+4", load: closed(32, Duration::ZERO) },
+        knob: "hot_function",
+        target: "planted::hot_function",
+        looks_at: THROUGHPUT,
+        coz: None,
+    },
+    Case {
         name: "2a",
         title: "a hot function, 2 connections",
         program: Program::Serve { routes: HOT, load: closed(2, THINK) },

@@ -2,8 +2,8 @@
 //!
 //! The interval of a screened gain has four parts, added as independent errors are: how much windows differ (t over windows), how well the
 //! target's part of each kind of work is known (its samples; delta method), how far the replay is off where nothing was changed, and an
-//! allowance for the instrument, [`ALLOWANCE`], which is the same for every program. That of a gain that pauses found has them all but
-//! the replay's, and instead how far the windows are off the run.
+//! [`allowance`] for the instrument, by one rule for every program. That of a gain that pauses found has them all but the replay's, and
+//! instead how far the windows are off the run.
 //!
 //! - `recording`: windows that were recorded; `screen`: what they answer.
 //! - `confirm`: blocks of windows that paused.
@@ -30,8 +30,20 @@ use crate::statistics::{FALSE_DISCOVERIES, NORMAL, Ratio, believed, sequence_hal
 use crate::target::{Target, Weights};
 use curve::{Curve, Error};
 
-/// What the instrument itself may be off by: a third of a percentage point, and three parts in a hundred of the gain.
-pub const ALLOWANCE: [f64; 2] = [0.003, 0.03];
+/// What the instrument itself may be off by, the same for every program.
+pub mod allowance {
+    /// Of any gain.
+    pub const ANY: f64 = 0.003;
+    /// Of a gain that a replay found, as a part of it: of what is all work.
+    pub const WORK: f64 = 0.01;
+    /// The same for the part of the time in which those wait who do the work: what others need, and how soon one is up again, is as
+    /// it was in a replay, and not quite so in the world.
+    pub const WAITING: f64 = 0.1;
+    /// Of what hooks took, which is taken off.
+    pub const HOOKS: f64 = 0.1;
+    /// Of a gain that pauses found, as a part of it.
+    pub const PAUSES: f64 = 0.03;
+}
 
 /// Progress points that have curves.
 const POINTS_MAX: usize = 16;
@@ -195,6 +207,8 @@ struct Ground<'a> {
     points: &'a [u32],
     /// Whether a replay without a change takes the time that was measured.
     is_faithful: bool,
+    /// What is left of the time without hooks.
+    bare: f64,
 }
 
 impl<N: Naming> Analyst<N> {
@@ -240,14 +254,19 @@ impl<N: Naming> Analyst<N> {
         let common = common(&self.request.speedups);
         let mut cases: Vec<Case<'_>> = targets
             .iter()
-            .zip(screened.answers)
+            .zip(&screened.answers)
             .map(|(target, (speedups, answers))| {
                 let samples = sampling_error(&target.weights, &evidence.recordings);
-                let error = |fidelity: &Ratio, follows| Error { samples, misfit: misfit(fidelity), follows };
+                let error = |of: fn(&Answer) -> &Ratio, follows| Error {
+                    samples,
+                    misfit: misfit(of(&screened.fidelity)),
+                    hooks: misfit(of(&screened.bare)),
+                    follows,
+                };
                 let errors =
-                    [error(&screened.fidelity.time, verdict.follows()), error(&screened.fidelity.latency, (1.0, 0.0))];
+                    [error(|answer| &answer.time, verdict.follows()), error(|answer| &answer.latency, (1.0, 0.0))];
                 let curves: Vec<Curve> = (0..points.len())
-                    .map(|place| Curve::new(&speedups, target.share, &errors, |at| answers[at][place]))
+                    .map(|place| Curve::new(speedups, target.share, &errors, |at| answers[at][place]))
                     .collect();
                 let gain = curves.first().map_or(0.0, |curve| curve.at(common, verdict.kind).0);
                 Case { target, curves, gain }
@@ -260,7 +279,7 @@ impl<N: Naming> Analyst<N> {
 
         let mut report = Report {
             seconds: evidence.elapsed as f64 / 1e9,
-            progress: progress(&names, &points, evidence, &screened.baseline),
+            progress: progress(&names, &points, evidence, &screened),
             load: Load {
                 kind: verdict.kind,
                 elasticity: verdict.elasticity,
@@ -274,7 +293,8 @@ impl<N: Naming> Analyst<N> {
         // What is a little off has wider intervals for it.
         let fidelity = *screened.fidelity.counted(verdict.kind);
         let is_faithful = misfit(&fidelity) < UNFAITHFUL;
-        let ground = Ground { targets: &targets, evidence, names: &names, points: &points, is_faithful };
+        let bare = bare(&screened.bare.time);
+        let ground = Ground { targets: &targets, evidence, names: &names, points: &points, is_faithful, bare };
         for case in &cases {
             let target = self.target(case, &ground, &mut report);
             report.targets.push(target);
@@ -342,7 +362,7 @@ impl<N: Naming> Analyst<N> {
         };
         let mut order: Vec<usize> = (0..distinct.len()).collect();
         order.sort_by(|&a, &b| gain(b).abs().total_cmp(&gain(a).abs()));
-        let mut fidelity = first.fidelity;
+        let (mut fidelity, mut bare) = (first.fidelity, first.bare);
         let mut answers: Vec<(Vec<f64>, Vec<Vec<Answer>>)> =
             first.answers.into_iter().map(|answers| (vec![common], vec![answers])).collect();
         let whole = if effort.is_final { WHOLE_MAX } else { PRECISE.0 };
@@ -360,7 +380,7 @@ impl<N: Naming> Analyst<N> {
             let screen = Screen::ask(recordings, &ask, points, pace, effort.crew, within(part));
             // The most windows were asked for the first group, or more than that for the first look.
             if group == 0 && screen.windows >= first.windows {
-                fidelity = screen.fidelity;
+                (fidelity, bare) = (screen.fidelity, screen.bare);
             }
             let mut rows = screen.answers.into_iter();
             for &at in members {
@@ -369,7 +389,7 @@ impl<N: Naming> Analyst<N> {
             }
         }
         let answers = same.iter().map(|&at| answers[at].clone()).collect();
-        Screened { answers, fidelity, baseline: baseline(recordings, points) }
+        Screened { answers, fidelity, bare, baseline: baseline(recordings, points) }
     }
 
     fn candidates(&self, cases: &[Case<'_>]) -> Vec<String> {
@@ -395,14 +415,16 @@ impl<N: Naming> Analyst<N> {
     }
 
     fn target(&self, case: &Case<'_>, ground: &Ground<'_>, report: &mut Report) -> TargetReport {
-        let (target, Ground { targets, evidence, names, points, is_faithful }) = (case.target, *ground);
+        let (target, Ground { targets, evidence, names, points, is_faithful, bare }) = (case.target, *ground);
         // What was found for a function holds for its only caller.
         let same: Vec<&str> =
             targets.iter().filter(|one| is_same(&one.weights, &target.weights)).map(|one| one.name.as_str()).collect();
         let blocks: Vec<&Block> = evidence.blocks.iter().filter(|block| same.contains(&block.name.as_str())).collect();
         let within = evidence.kinds_within.iter().find(|(name, _)| same.contains(&name.as_str()));
         let phase = within.and_then(|(_, within)| confirm::phase(&target.weights, &evidence.kinds, within));
-        let phase = reasons::phase(&target.name, phase, &mut report.reasons);
+        let (factor, error) = reasons::phase(&target.name, phase, &mut report.reasons);
+        // Hooks are heard with pauses and without, and make of what is saved a smaller part.
+        let phase = (factor / bare, error.hypot(allowance::HOOKS * bare.ln() / NORMAL));
         let confirmed =
             points.first().map_or_else(Vec::new, |&point| curve::confirmed(&blocks, point, target.share, phase));
         let (screened, latency) =
@@ -445,6 +467,7 @@ struct Screened {
     /// By target: the speed-ups that were asked, and for each of them the answers by point.
     answers: Vec<(Vec<f64>, Vec<Vec<Answer>>)>,
     fidelity: Answer,
+    bare: Answer,
     /// The mean time from begin to end, by point; 0 where that is not measured.
     baseline: Vec<f64>,
 }
@@ -487,11 +510,18 @@ fn baseline(recordings: &[Arc<Recording>], points: &[u32]) -> Vec<f64> {
     sums.into_iter().map(|(sum, count)| if count > 0.0 { sum / count } else { 0.0 }).collect()
 }
 
-fn progress(names: &[String], points: &[u32], evidence: &Evidence, latency: &[f64]) -> Vec<Progress> {
-    let time = evidence.recorded.1 as f64 / 1e9;
+/// What is left of a time without hooks, as a part.
+fn bare(ratio: &Ratio) -> f64 {
+    ratio.estimate().map_or(1.0, |ratio| ratio.mean)
+}
+
+/// What there is without a change, and without hooks.
+fn progress(names: &[String], points: &[u32], evidence: &Evidence, screened: &Screened) -> Vec<Progress> {
+    let time = evidence.recorded.1 as f64 / 1e9 * bare(&screened.bare.time);
     let of = |(&point, &latency): (&u32, &f64)| {
         let count = evidence.hits(point as usize);
         let rate = if time > 0.0 { count as f64 / time } else { 0.0 };
+        let latency = latency * bare(&screened.bare.latency);
         let between = if rate > 0.0 { 1e9 / rate } else { 0.0 };
         Progress {
             name: names[point as usize].clone(),
@@ -500,7 +530,7 @@ fn progress(names: &[String], points: &[u32], evidence: &Evidence, latency: &[f6
             count,
         }
     };
-    points.iter().zip(latency).map(of).collect()
+    points.iter().zip(&screened.baseline).map(of).collect()
 }
 
 /// The speed-up at which targets are compared: the one nearest to a half.

@@ -24,6 +24,8 @@ pub struct PointOutcome {
     pub latency_p50: f64,
     /// What 99 of 100 stay below.
     pub latency_p99: f64,
+    /// Which part of the time the threads that make its progress do not work; only a replay says it.
+    pub waiting: f64,
 }
 
 impl Outcome {
@@ -48,6 +50,7 @@ impl PointOutcome {
             latency_mean: if timed == 0 { 0.0 } else { latencies.iter().sum::<f64>() / timed as f64 },
             latency_p50: rank(0.5).unwrap_or(0.0),
             latency_p99: rank(0.99).unwrap_or(0.0),
+            waiting: 0.0,
         }
     }
 }

@@ -132,8 +132,8 @@ impl Recorder {
         progress::accounts().iter().map(|account| account.log().read(window).len()).max().unwrap_or(0)
     }
 
-    /// What was recorded in the window that ended last; `running` says which part of its time a thread had a processor.
-    pub fn take(&self, running: impl Fn(&Account) -> f64) -> Trace {
+    /// What was recorded in the window that ended last, in which each hook took `hook` nanoseconds.
+    pub fn take(&self, hook: f64) -> Trace {
         let (window, began) = (self.count.load(Relaxed) & WINDOW_MASK >> COUNT_SHIFT, self.began.load(Relaxed));
         let mut ended = Some(self.ended.load(Relaxed)).filter(|&ended| ended >= began).unwrap_or_else(clock::now);
         let mut threads = Vec::new();
@@ -152,12 +152,12 @@ impl Recorder {
             };
             events.retain(|&(at, _)| at >= began);
             let (number, is_worker) = (account.number(), account.is_worker());
-            threads.push(Thread { number, is_worker, running: running(account), kind, events });
+            threads.push(Thread { number, is_worker, running: 1.0, kind, events });
         }
         for thread in &mut threads {
             thread.events.retain(|&(at, _)| at <= ended);
         }
-        Trace { span: began..ended, threads }
+        Trace { span: began..ended, hook, threads }
     }
 
     fn window(&self) -> (u32, Rule) {

@@ -5,6 +5,8 @@
 //! as long after our answer as they did, upstreams answer as long after our question. Then the target's part of all work is cut, and
 //! everything else follows: queues that shorten, clients that come back earlier, threads that now wait for one another.
 //!
+//! The profiler's own hooks take part of a window, too, and would take their part from everything: replays are without them.
+//!
 //! Nothing is slowed for it, any number of targets is tried on the same window, and what did not change cancels out: only the ratio of two
 //! replays counts. What it can't see is what costs differently when times change (caches, batches, threads that share a processor).
 //!
@@ -21,7 +23,7 @@ use progress::Sharing;
 use crate::outcome::{Outcome, PointOutcome};
 use crate::target::Weights;
 use crate::trace::Trace;
-use script::{Cause, Job, Link, NONE, Script, Step, When};
+use script::{Cause, Job, Link, NONE, Script, Step, When, Work};
 
 /// Whose pace what comes from outside goes at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,10 +65,37 @@ impl Replay {
     /// What the window comes to when the target takes `speedup` (0 to 1) less of its time. The same question has the same answer.
     #[must_use]
     pub fn run(&self, weights: &Weights, speedup: f64, pace: Pace) -> Outcome {
-        let mut world = World::new(&self.script, &self.followers[pace as usize], weights, speedup, pace);
-        world.run();
-        world.totals.outcome(&self.measures, self.script.busiest)
+        self.play(&Change { weights, speedup, hooks: 0.0 }, pace)
     }
+
+    /// What it comes to with nothing changed and hooks that take what they took: what [`Replay::measured`] is, if the replay is right.
+    #[must_use]
+    pub fn run_as_recorded(&self, pace: Pace) -> Outcome {
+        self.play(&Change { weights: &Weights::default(), speedup: 0.0, hooks: 1.0 }, pace)
+    }
+
+    fn play(&self, change: &Change<'_>, pace: Pace) -> Outcome {
+        let mut world = World::new(&self.script, &self.followers[pace as usize], change, pace);
+        world.run();
+        let mut outcome = world.totals.outcome(&self.measures, self.script.busiest);
+        let worked: Vec<f64> = world.players.iter().map(|player| player.worked).collect();
+        for (point, hits) in outcome.points.iter_mut().zip(&world.hits) {
+            let worked: f64 = hits.iter().zip(&worked).map(|(&hits, worked)| hits as f64 * worked).sum();
+            let part = worked / (hits.iter().sum::<u64>().max(1) as f64 * world.now.max(1.0));
+            point.waiting = (1.0 - part).clamp(0.0, 1.0);
+        }
+        outcome
+    }
+}
+
+/// What is different in a replay.
+struct Change<'a> {
+    /// Which part of each kind of work is the target's.
+    weights: &'a Weights,
+    /// How much of that is saved.
+    speedup: f64,
+    /// What part of their time hooks take.
+    hooks: f64,
 }
 
 /// The jobs that each mark sets off.
@@ -178,6 +207,8 @@ struct Player {
     /// Its next step; at the job's end it takes another one.
     step: u32,
     is_busy: bool,
+    /// For how long it has worked.
+    worked: f64,
     /// When what it works on had come.
     came: f64,
     /// Jobs that have come and wait, in their order, with their times.
@@ -193,9 +224,7 @@ struct Tally {
 
 struct World<'a> {
     script: &'a Script,
-    /// What is left of each kind's time, by thread and kind.
-    weights: &'a Weights,
-    speedup: f64,
+    change: &'a Change<'a>,
     pace: Pace,
     now: f64,
     due: BinaryHeap<Due>,
@@ -207,13 +236,15 @@ struct World<'a> {
     awaiting: Vec<Vec<u32>>,
     locks: Vec<Lock>,
     visits: Vec<f64>,
+    /// By point, then thread.
+    hits: Vec<Vec<u64>>,
     totals: Totals,
 }
 
 const NOT_YET: f64 = f64::INFINITY;
 
 impl<'a> World<'a> {
-    fn new(script: &'a Script, followers: &'a Followers, weights: &'a Weights, speedup: f64, pace: Pace) -> Self {
+    fn new(script: &'a Script, followers: &'a Followers, change: &'a Change<'a>, pace: Pace) -> Self {
         let threads = script.is_worker.len();
         let mut locks: Vec<Lock> = std::iter::repeat_with(Lock::default).take(script.locks as usize).collect();
         for &(lock, sharing) in &script.held {
@@ -221,8 +252,7 @@ impl<'a> World<'a> {
         }
         let mut world = Self {
             script,
-            weights,
-            speedup,
+            change,
             pace,
             now: 0.0,
             due: BinaryHeap::new(),
@@ -231,6 +261,7 @@ impl<'a> World<'a> {
                 job: NONE,
                 step: 0,
                 is_busy: false,
+                worked: 0.0,
                 came: 0.0,
                 queue: VecDeque::new(),
             })
@@ -241,6 +272,7 @@ impl<'a> World<'a> {
             awaiting: vec![Vec::new(); script.marks as usize],
             locks,
             visits: vec![0.0; script.visits as usize],
+            hits: vec![vec![0; threads]; script.points as usize],
             totals: Totals::new(script),
         };
         for (number, job) in (0..).zip(&script.jobs) {
@@ -303,18 +335,17 @@ impl<'a> World<'a> {
             When::At(at) => at,
             When::After { link: Link::Clients(at), .. } if self.pace == Pace::Open => at,
             When::After { mark, gap, link } => {
-                let faster = matches!(link, Link::Callee(whom) if self.weights.calls == Some(whom));
-                self.marks[mark as usize] + if faster { gap * (1.0 - self.speedup) } else { gap }
+                let faster = matches!(link, Link::Callee(whom) if self.change.weights.calls == Some(whom));
+                self.marks[mark as usize] + if faster { gap * (1.0 - self.change.speedup) } else { gap }
             }
         }
     }
 
     fn cost(&self, thread: u32, from: u32, to: u32) -> f64 {
-        let faster = self.speedup * self.script.running[thread as usize];
-        self.script.work[from as usize..to as usize]
-            .iter()
-            .map(|&(kind, time)| time * (1.0 - faster * self.weights.part(kind)))
-            .sum()
+        let &Change { weights, speedup, hooks } = self.change;
+        let faster = speedup * self.script.running[thread as usize];
+        let cost = |work: &Work| work.time * (1.0 - faster * weights.part(work.kind)) + work.hooks * hooks;
+        self.script.work[from as usize..to as usize].iter().map(cost).sum()
     }
 
     /// Does the thread's steps until one takes time.
@@ -360,7 +391,9 @@ impl<'a> World<'a> {
                     self.players[index].came = ready;
                 }
                 Step::Work(from, to) => {
-                    if !self.pass(thread, self.cost(thread, from, to)) {
+                    let cost = self.cost(thread, from, to);
+                    self.players[index].worked += cost;
+                    if !self.pass(thread, cost) {
                         return;
                     }
                 }
@@ -371,7 +404,7 @@ impl<'a> World<'a> {
                 }
                 Step::Mark(mark) => self.set(mark),
                 Step::Unlock(lock, sharing) => self.unlock(lock, sharing),
-                Step::Hit { point, .. } => self.totals.hit(point, chain, self.now),
+                Step::Hit { point, .. } => self.hit(point, chain, thread),
                 Step::VisitBegan { visit, .. } => {
                     // On an event loop a unit begins when its message came.
                     let began = if self.script.is_worker[index] { self.players[index].came } else { self.now };
@@ -381,11 +414,16 @@ impl<'a> World<'a> {
                     if visit != NONE {
                         self.totals.latencies[point as usize].push(self.now - self.visits[visit as usize]);
                     }
-                    self.totals.hit(point, chain, self.now);
+                    self.hit(point, chain, thread);
                 }
             }
             self.players[index].step += 1;
         }
+    }
+
+    fn hit(&mut self, point: u32, chain: u32, thread: u32) {
+        self.hits[point as usize][thread as usize] += 1;
+        self.totals.hit(point, chain, self.now);
     }
 
     /// Lets the thread's step take so long. Whether nothing else happens before: then it is over, and the thread goes on at once.

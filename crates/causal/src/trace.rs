@@ -48,6 +48,8 @@ pub enum Event {
 pub struct Trace {
     /// When it began and ended.
     pub span: std::ops::Range<u64>,
+    /// What the hook of each event took of its thread's time, nanoseconds.
+    pub hook: f64,
     /// Threads that did anything.
     pub threads: Vec<Thread>,
 }

@@ -1,6 +1,6 @@
 //! Answers as curves with intervals.
 
-use crate::estimate::{ALLOWANCE, Answer, Block, confirm};
+use crate::estimate::{Answer, Block, allowance, confirm};
 use crate::report::{CurvePoint, LoadKind};
 use crate::statistics::{Estimate, NORMAL, Ratio};
 
@@ -11,6 +11,8 @@ pub(super) struct Error {
     pub(super) samples: f64,
     /// How far the replay is off, as a part of the time.
     pub(super) misfit: f64,
+    /// What hooks took, as a part of the time.
+    pub(super) hooks: f64,
     /// Which part of the gain the load takes up, and half of that part's interval.
     pub(super) follows: (f64, f64),
 }
@@ -42,10 +44,11 @@ impl Curve {
         let answers: Vec<Answer> = (0..speedups.len()).map(answer).collect();
         let time: Vec<Ratio> = answers.iter().map(|answer| answer.time).collect();
         let latency: Vec<Ratio> = answers.iter().map(|answer| answer.latency).collect();
+        let waiting: Vec<f64> = answers.iter().map(|answer| answer.waiting.mean()).collect();
         Self {
             speedups: speedups.to_vec(),
-            time: line(speedups, &time, share, &errors[0]),
-            latency: line(speedups, &latency, share, &errors[1]),
+            time: line(speedups, &time, &waiting, share, &errors[0]),
+            latency: line(speedups, &latency, &waiting, share, &errors[1]),
         }
     }
 
@@ -93,7 +96,7 @@ fn shown(line: &[Point]) -> Vec<CurvePoint> {
     line.iter().filter(|point| point.ratio.is_some()).map(|point| point.shown).collect()
 }
 
-fn line(speedups: &[f64], ratios: &[Ratio], share: f64, error: &Error) -> Vec<Point> {
+fn line(speedups: &[f64], ratios: &[Ratio], waiting: &[f64], share: f64, error: &Error) -> Vec<Point> {
     let estimates: Vec<Option<Estimate>> = ratios.iter().map(Ratio::estimate).collect();
     let gain = |at: usize| estimates[at].map_or(0.0, |ratio| 1.0 - ratio.mean);
     // What the gain would change by if the target had that much more time: as if it were made faster by as much more.
@@ -106,7 +109,8 @@ fn line(speedups: &[f64], ratios: &[Ratio], share: f64, error: &Error) -> Vec<Po
     let point = |at: usize| {
         let speedup = speedups[at];
         let samples = error.samples * speedup * slope(at).abs();
-        let others = others(gain(at), samples, error.misfit);
+        let instrument = allowance::WORK + allowance::WAITING * waiting[at];
+        let others = others(gain(at), samples, instrument, error.misfit.hypot(allowance::HOOKS * error.hooks));
         let shown = estimates[at].map_or_else(CurvePoint::default, |ratio| {
             // A load that follows only in part takes up only a part, and it is not known exactly which.
             let (follows, unsure) = error.follows;
@@ -119,9 +123,10 @@ fn line(speedups: &[f64], ratios: &[Ratio], share: f64, error: &Error) -> Vec<Po
     (0..speedups.len()).map(point).collect()
 }
 
-/// What else a gain may be off by, as a standard error: the samples, the replay, and the instrument.
-fn others(gain: f64, samples: f64, misfit: f64) -> f64 {
-    let instrument = (ALLOWANCE[0] + ALLOWANCE[1] * gain.abs()) / NORMAL;
+/// What else a gain may be off by, as a standard error: the samples, the instrument, and what both together get wrong; the last two as
+/// parts of the gain.
+fn others(gain: f64, samples: f64, instrument: f64, misfit: f64) -> f64 {
+    let instrument = (allowance::ANY + instrument * gain.abs()) / NORMAL;
     samples.hypot(misfit * gain.abs() / NORMAL).hypot(instrument)
 }
 
@@ -145,7 +150,8 @@ pub(super) fn confirmed(blocks: &[&Block], point: u32, share: f64, phase: (f64, 
         let samples = blocks.iter().map(|block| block.samples).sum::<f64>() / blocks.len() as f64;
         let (factor, error) = phase;
         let gain = (1.0 - ratio.mean) * factor;
-        let half = (ratio.half_width() * factor).hypot(NORMAL * others(gain, samples.hypot(error) * gain.abs(), 0.0));
+        let others = others(gain, samples.hypot(error) * gain.abs(), allowance::PAUSES, 0.0);
+        let half = (ratio.half_width() * factor).hypot(NORMAL * others);
         Some(interval(speedup, gain, half, share))
     };
     speedups.into_iter().filter_map(at).collect()
@@ -156,7 +162,7 @@ mod tests {
     use super::*;
     use crate::estimate::Progressed;
 
-    const SURE: Error = Error { samples: 0.0, misfit: 0.0, follows: (1.0, 0.0) };
+    const SURE: Error = Error { samples: 0.0, misfit: 0.0, hooks: 0.0, follows: (1.0, 0.0) };
 
     /// Blocks of half the speed-up that all found a gain of 0.1.
     fn blocks(samples: f64) -> Vec<Block> {
@@ -210,9 +216,24 @@ mod tests {
         assert!(curve.estimate(0.4, LoadKind::Closed).is_none());
     }
 
+    /// Who waits for others knows less of what would be than who only works.
+    #[test]
+    fn the_more_is_waited_the_less_is_known() {
+        let of = |waiting: f64| {
+            let answer = |at| {
+                let mut answer = answer(at);
+                answer.waiting.push(waiting);
+                answer
+            };
+            half(&Curve::new(&[0.5], 0.3, &[SURE; 2], answer).gains()[0])
+        };
+        assert!((of(0.0) - (allowance::ANY + 0.04 * allowance::WORK)).abs() < 1e-9);
+        assert!((of(0.5) - of(0.0) - 0.04 * 0.5 * allowance::WAITING).abs() < 1e-9);
+    }
+
     #[test]
     fn each_error_has_its_place_in_the_interval() {
-        let instrument = |gain: f64| ALLOWANCE[0] + ALLOWANCE[1] * gain;
+        let instrument = |gain: f64| allowance::ANY + allowance::WORK * gain;
         let cases = [
             ("nothing", SURE, SURE, (0.04, instrument(0.04)), (0.2, instrument(0.2))),
             (
@@ -221,6 +242,13 @@ mod tests {
                 Error { misfit: 0.5, ..SURE },
                 (0.04, instrument(0.04).hypot(0.02 * 0.04)),
                 (0.2, instrument(0.2).hypot(0.5 * 0.2)),
+            ),
+            (
+                "the hooks",
+                Error { hooks: 0.3, ..SURE },
+                SURE,
+                (0.04, instrument(0.04).hypot(0.3 * allowance::HOOKS * 0.04)),
+                (0.2, instrument(0.2)),
             ),
             (
                 "the samples",

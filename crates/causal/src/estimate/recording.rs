@@ -201,7 +201,7 @@ mod tests {
             (1030, Event::Hit { point: 2 }),
             (1050, Event::BlockBegan),
         ];
-        let trace = Trace { span: 1000..1100, threads: vec![thread(&events)] };
+        let trace = Trace { span: 1000..1100, threads: vec![thread(&events)], ..Trace::default() };
         let recording = Recording::new(trace, |_| Some(40));
         assert_eq!((recording.busy, recording.trace.threads[0].running), (40.0, 0.8));
         assert_eq!((recording.hits(2), recording.hits(0), recording.hits(7)), (1, 0, 0));
@@ -218,7 +218,7 @@ mod tests {
             let one = Recording::new(Trace::default(), |_| None).octets();
             let mut recordings = Recordings::new(20 * one, seed);
             for at in 0..100 {
-                recordings.push(Recording::new(Trace { span: at..at, threads: Vec::new() }, |_| None));
+                recordings.push(Recording::new(Trace { span: at..at, ..Trace::default() }, |_| None));
             }
             let all = recordings.all();
             assert_eq!(all.len(), 20);

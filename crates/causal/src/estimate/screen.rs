@@ -27,17 +27,23 @@ pub struct Answer {
     pub time: Ratio,
     /// Of the mean time from a unit's begin to its end.
     pub latency: Ratio,
+    /// Which part of the time after the change those wait who do the work.
+    pub waiting: Stream,
 }
 
 impl Answer {
     fn push(&mut self, before: PointOutcome, after: PointOutcome) {
         self.time.push(before.ns_per_unit * before.hits as f64, after.ns_per_unit / before.ns_per_unit);
         self.latency.push(before.latency_mean * before.timed as f64, after.latency_mean / before.latency_mean);
+        if after.hits > 0 {
+            self.waiting.push(after.waiting);
+        }
     }
 
     fn merge(&mut self, other: &Self) {
         self.time.merge(&other.time);
         self.latency.merge(&other.latency);
+        self.waiting.merge(&other.waiting);
     }
 
     /// The ratio that counts: under a load that goes at its own pace only the time of a unit can get shorter.
@@ -54,6 +60,8 @@ pub struct Screen {
     pub answers: Vec<Vec<Answer>>,
     /// Replayed without a change over measured: what the replay itself gets wrong, at the first point.
     pub fidelity: Answer,
+    /// Replayed without hooks over replayed with them: what the profiler itself makes slower, at the first point.
+    pub bare: Answer,
     /// The busiest thread's utilisation.
     pub busiest: Stream,
     /// How many windows were asked.
@@ -125,6 +133,7 @@ impl Screen {
             answer.merge(other);
         }
         self.fidelity.merge(&other.fidelity);
+        self.bare.merge(&other.bare);
         self.busiest.merge(&other.busiest);
         self.windows += other.windows;
     }
@@ -137,7 +146,9 @@ impl Screen {
             self.busiest.push(before.busiest);
         }
         if let Some(&first) = points.first() {
-            self.fidelity.push(replay.measured().point(first), before.point(first));
+            let again = if recording.trace.hook > 0.0 { &replay.run_as_recorded(pace) } else { &before };
+            self.fidelity.push(replay.measured().point(first), again.point(first));
+            self.bare.push(again.point(first), before.point(first));
         }
         for (question, answers) in questions.iter().zip(&mut self.answers) {
             // Without the target in the window there is nothing to replay.

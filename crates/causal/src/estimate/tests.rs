@@ -11,7 +11,7 @@ fn recording(point: u32) -> Arc<Recording> {
         events.push(((unit + 1) * 100_000, Event::Hit { point }));
     }
     let thread = Thread { number: 0, is_worker: false, running: 1.0, kind: 1, events };
-    Arc::new(Recording::new(Trace { span: 0..10_000_000, threads: vec![thread] }, |_| None))
+    Arc::new(Recording::new(Trace { span: 0..10_000_000, threads: vec![thread], ..Trace::default() }, |_| None))
 }
 
 fn weights(one: f64, two: f64, error: f64) -> Weights {
@@ -39,6 +39,40 @@ fn a_crew_finds_what_one_finds() {
         }
         assert!((screen.busiest.mean() - 1.0).abs() < 0.01, "{threads} threads");
     }
+}
+
+/// Two hooks of 5 µs in each unit of 100: 90 are left, 25 of them the target's.
+#[test]
+fn hooks_are_nobody_s_gain() {
+    let point = progress::Point::named("estimate hooks").id();
+    let recordings: Vec<_> = (0..3)
+        .map(|_| {
+            let trace = Trace { hook: 5_000.0, ..recording(point).trace.clone() };
+            Arc::new(Recording::new(trace, |_| None))
+        })
+        .collect();
+    let hot = weights(1.0, 0.0, 0.0);
+    let questions = [Question { weights: &hot, speedup: 0.5 }];
+    let pace = crate::replay::Pace::Closed;
+    let screen = Screen::ask(&recordings, &questions, &[point], pace, Crew::default(), |_| true);
+    let near = |ratio: &Ratio, want: f64| {
+        let mean = ratio.estimate().unwrap().mean;
+        assert!((mean - want).abs() < 1e-3, "{mean} instead of {want}");
+    };
+    near(&screen.answers[0][0].time, 1.0 - 12.5 / 90.0);
+    near(&screen.fidelity.time, 1.0);
+    near(&screen.bare.time, 0.9);
+    assert!(screen.answers[0][0].waiting.mean() < 1e-3, "it never waits");
+    // What is said of progress is what there is when nobody listens.
+    let evidence = Evidence {
+        recorded: (3, 30_000_000),
+        halves: [(15_000_000, vec![150; point as usize + 1]), (15_000_000, vec![150; point as usize + 1])],
+        ..Evidence::default()
+    };
+    let screened =
+        Screened { answers: Vec::new(), fidelity: screen.fidelity, bare: screen.bare, baseline: vec![90_000.0] };
+    let said = progress(&progress::points(), &[point], &evidence, &screened);
+    assert!((said[0].baseline_rate - 10_000.0 / 0.9).abs() < 20.0, "{said:?}");
 }
 
 /// Delta method: 10 % of the target's time unknown is 10 % of its part of it, and errors of different kinds are independent.
@@ -110,10 +144,11 @@ fn a_replay_is_held_against_both_times() {
         events.push((at + 40_000, Event::BlockBegan));
     }
     let thread = Thread { number: 0, is_worker: true, running: 1.0, kind: 1, events };
-    let recording = Arc::new(Recording::new(Trace { span: 0..10_000_000, threads: vec![thread] }, |_| None));
+    let recording =
+        Arc::new(Recording::new(Trace { span: 0..10_000_000, threads: vec![thread], ..Trace::default() }, |_| None));
     let (pace, crew) = (crate::replay::Pace::Open, Crew::default());
     let screen = Screen::ask(&[recording.clone(), recording], &[], &[point], pace, crew, |_| true);
-    let Answer { time, latency } = screen.fidelity;
+    let Answer { time, latency, .. } = screen.fidelity;
     assert_eq!((time.count(), latency.count()), (2, 2));
     assert!(misfit(&time) < 1e-3 && misfit(&latency) < 1e-3, "{time:?} {latency:?}");
     assert_eq!(screen.fidelity.counted(LoadKind::Limited), &latency);
@@ -152,7 +187,7 @@ fn what_is_believed_is_believed_point_by_point() {
             (0..9).for_each(|window| answer.time.push(1.0, 1.0 - gain + 0.009 * f64::from(window % 3 - 1)));
             answer
         };
-        let sure = Error { samples: 0.0, misfit: 0.0, follows: (1.0, 0.0) };
+        let sure = Error { samples: 0.0, misfit: 0.0, hooks: 0.0, follows: (1.0, 0.0) };
         Curve::new(&[0.5], 0.3, &[sure; 2], of)
     };
     let case = |gains: [f64; 2]| Case { target: &target, curves: gains.map(curve).into(), gain: gains[0] };

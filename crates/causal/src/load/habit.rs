@@ -164,7 +164,7 @@ mod tests {
             due[client] = next(&mut dice, request, now).max(now + 1);
         }
         let thread = Thread { events, ..Thread::default() };
-        Habit::of(&Trace { span: 0..now, threads: vec![thread] }).elasticity()
+        Habit::of(&Trace { span: 0..now, threads: vec![thread], ..Trace::default() }).elasticity()
     }
 
     #[test]

@@ -134,7 +134,7 @@ impl Program for Live {
         };
         let used: Vec<Option<u64>> = all.iter().map(|account| used(account.number())).collect();
         std::thread::sleep(GRACE);
-        let trace = RECORDER.take(|_| 1.0);
+        let trace = RECORDER.take(self.costs.heard);
         let recording = Recording::new(trace, |number| used.get(number as usize).copied().flatten());
         self.running.clear();
         self.running.extend(recording.trace.threads.iter().map(|thread| (thread.number, thread.running)));

@@ -40,6 +40,15 @@ pub(super) enum Step {
     },
 }
 
+/// Work of one kind. Durations are nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    pub(super) kind: u32,
+    pub(super) time: f64,
+    /// What hooks took besides.
+    pub(super) hooks: f64,
+}
+
 /// No visit.
 pub(super) const NONE: u32 = u32::MAX;
 
@@ -89,7 +98,7 @@ pub(super) struct Script {
     pub(super) running: Vec<f64>,
     pub(super) jobs: Vec<Job>,
     pub(super) steps: Vec<Step>,
-    pub(super) work: Vec<(u32, f64)>,
+    pub(super) work: Vec<Work>,
     pub(super) marks: u32,
     pub(super) locks: u32,
     pub(super) visits: u32,
@@ -215,7 +224,9 @@ struct Hand {
     kind: u32,
     /// Up to when its time is accounted for.
     at: u64,
-    work: Vec<(u32, f64)>,
+    /// What a hook takes.
+    hook: f64,
+    work: Vec<Work>,
     steps: Vec<Step>,
     cause: Cause,
     /// When the job was begun, and when what caused it had come.
@@ -292,6 +303,7 @@ impl Writer<'_> {
             is_worker: thread.is_worker,
             kind: thread.kind,
             at: start,
+            hook: self.trace.hook,
             work: Vec::new(),
             steps: Vec::new(),
             cause: Cause { when: When::At(0.0), lag: -1.0 },
@@ -628,13 +640,19 @@ impl Hand {
         self.own = self.steps.len();
     }
 
-    /// Accounts for the time until `at`, but for what it was blocked before it.
+    /// Accounts for the time until `at`, but for what it was blocked before it. From one hook's look at the clock to the next one's it
+    /// is the program's, but for what one hook takes.
     fn account(&mut self, at: u64, blocked: u64) {
-        let worked = at.saturating_sub(self.at).saturating_sub(blocked);
-        if worked > 0 {
+        let worked = at.saturating_sub(self.at).saturating_sub(blocked) as f64;
+        if worked > 0.0 {
+            let hooks = worked.min(self.hook);
+            let time = worked - hooks;
             match self.work.last_mut() {
-                Some((kind, time)) if *kind == self.kind => *time += worked as f64,
-                _ => self.work.push((self.kind, worked as f64)),
+                Some(last) if last.kind == self.kind => {
+                    last.time += time;
+                    last.hooks += hooks;
+                }
+                _ => self.work.push(Work { kind: self.kind, time, hooks }),
             }
         }
         self.at = at;

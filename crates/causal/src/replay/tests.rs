@@ -17,7 +17,7 @@ fn thread(number: u32, is_worker: bool, events: Vec<(u64, Event)>) -> Thread {
 }
 
 fn trace(until: u64, threads: Vec<Thread>) -> Trace {
-    Trace { span: 0..until, threads }
+    Trace { span: 0..until, threads, ..Trace::default() }
 }
 
 #[track_caller]
@@ -72,6 +72,21 @@ fn a_saturated_loop_gains_the_target_s_share() {
     near(is.latency_mean / was.latency_mean, 1.0);
 }
 
+// Two hooks fall into each unit's time, and 40 µs are left of it, 15 of them the target's; a segment is never shorter than nothing.
+#[test]
+fn what_hooks_took_is_taken_off() {
+    let recorded = event_loop(32, 20 * US, 50 * US, 20 * US, 100_000 * US);
+    let replay = Replay::new(&Trace { hook: 5_000.0, ..recorded.clone() });
+    near(gain(&replay, &target(), 0.5, Pace::Closed), 7.5 / 40.0);
+    let [was, with, without] =
+        [replay.measured(), &replay.run_as_recorded(Pace::Closed), &replay.run(&target(), 0.0, Pace::Closed)]
+            .map(|outcome| outcome.point(0).ns_per_unit);
+    near(with / was, 1.0);
+    near(without / was, 0.8);
+    let all = Replay::new(&Trace { hook: 25_000.0, ..recorded });
+    near(all.run(&target(), 0.0, Pace::Closed).point(0).ns_per_unit / was, 0.1);
+}
+
 // One client: what it saves is part of a cycle that includes its own time.
 #[test]
 fn a_client_that_is_waited_for_hides_the_gain() {
@@ -79,6 +94,7 @@ fn a_client_that_is_waited_for_hides_the_gain() {
     near(gain(&replay, &target(), 0.5, Pace::Closed), 10.0 / 200.0);
     let latency = |speedup| replay.run(&target(), speedup, Pace::Closed).point(0).latency_mean;
     near(1.0 - latency(0.5) / latency(0.0), 10.0 / 50.0);
+    near(replay.run(&target(), 0.5, Pace::Closed).point(0).waiting, 150.0 / 190.0);
 }
 
 // An open load sets the rate itself: only the time to an answer changes.
