@@ -106,7 +106,7 @@ pub const CASES: &[Case] = &[
     },
     Case {
         name: "1f",
-        title: "the same in requests of a few microseconds",
+        title: "1 in requests of a few microseconds",
         program: Program::Serve { routes: "/=3+4", load: closed(32, Duration::ZERO) },
         knob: "hot_function",
         target: "planted::hot_function",

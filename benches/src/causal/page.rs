@@ -44,7 +44,9 @@ pub fn page(results: &Results) -> String {
         }
         page.push_str("\n![predicted against true](predictions.svg)\n\n");
     }
-    page.push_str(&table(&results.rows));
+    if !results.rows.is_empty() {
+        page.push_str(&table(&results.rows));
+    }
     let disturbed = results.rows.iter().filter(|row| row.truth.disturbed > 0.05).count();
     if disturbed > 0 {
         let _ = writeln!(

@@ -1,9 +1,10 @@
 //! What follows from all windows: curves with their intervals, ranks, and reasons.
 //!
-//! The interval of a screened gain has four parts, added as independent errors are: how much windows differ (t over windows), how well the
-//! target's part of each kind of work is known (its samples; delta method), how far the replay is off where nothing was changed, and an
-//! [`allowance`] for the instrument, by one rule for every program. That of a gain that pauses found has them all but the replay's, and
-//! instead how far the windows are off the run.
+//! What hooks took is left out of all that is said. The interval of a screened gain has five parts, added as independent errors are: how
+//! much windows differ (t over windows), how well the target's part of each kind of work is known (its samples; delta method), how far
+//! the replay is off where nothing was changed, how well it is known what hooks took, and an [`allowance`] for the instrument, by one
+//! rule for every program. That of a gain that pauses found has them all but the replay's, and instead how far the windows are off the
+//! run.
 //!
 //! - `recording`: windows that were recorded; `screen`: what they answer.
 //! - `confirm`: blocks of windows that paused.
@@ -30,19 +31,19 @@ use crate::statistics::{FALSE_DISCOVERIES, NORMAL, Ratio, believed, sequence_hal
 use crate::target::{Target, Weights};
 use curve::{Curve, Error};
 
-/// What the instrument itself may be off by, the same for every program.
-pub mod allowance {
+/// What the instrument itself may be off by, by one rule for every program.
+mod allowance {
     /// Of any gain.
-    pub const ANY: f64 = 0.003;
+    pub(super) const ANY: f64 = 0.003;
     /// Of a gain that a replay found, as a part of it: of what is all work.
-    pub const WORK: f64 = 0.01;
+    pub(super) const WORK: f64 = 0.01;
     /// The same for the part of the time in which those wait who do the work: what others need, and how soon one is up again, is as
     /// it was in a replay, and not quite so in the world.
-    pub const WAITING: f64 = 0.1;
+    pub(super) const WAITING: f64 = 0.1;
     /// Of what hooks took, which is taken off.
-    pub const HOOKS: f64 = 0.1;
+    pub(super) const HOOKS: f64 = 0.2;
     /// Of a gain that pauses found, as a part of it.
-    pub const PAUSES: f64 = 0.03;
+    pub(super) const PAUSES: f64 = 0.03;
 }
 
 /// Progress points that have curves.
@@ -228,7 +229,7 @@ impl<N: Naming> Analyst<N> {
         let names = progress::points();
         let points = points(&names, &evidence.recordings, &self.request.progress);
         let utilisation =
-            Screen::ask(&evidence.recordings, &[], &points, crate::replay::Pace::Closed, effort.crew, |windows| {
+            Screen::ask(&evidence.recordings, &[], &[], crate::replay::Pace::Closed, effort.crew, |windows| {
                 windows < 2 || began.elapsed() < effort.time / 10
             });
         let has_load = evidence.recordings.iter().any(|one| one.has_load);
@@ -277,9 +278,14 @@ impl<N: Naming> Analyst<N> {
         let is_precise = is_precise(&cases, common, verdict.kind, evidence.recordings.len(), targets.len());
         let candidates = self.candidates(&cases);
 
+        let bare = [
+            // Of a load that follows only in part hooks take only a part, too.
+            1.0 - verdict.follows().0 * (1.0 - left(&screened.bare.time)),
+            left(&screened.bare.latency),
+        ];
         let mut report = Report {
             seconds: evidence.elapsed as f64 / 1e9,
-            progress: progress(&names, &points, evidence, &screened),
+            progress: progress(&names, &points, evidence, &screened.baseline, bare),
             load: Load {
                 kind: verdict.kind,
                 elasticity: verdict.elasticity,
@@ -293,8 +299,7 @@ impl<N: Naming> Analyst<N> {
         // What is a little off has wider intervals for it.
         let fidelity = *screened.fidelity.counted(verdict.kind);
         let is_faithful = misfit(&fidelity) < UNFAITHFUL;
-        let bare = bare(&screened.bare.time);
-        let ground = Ground { targets: &targets, evidence, names: &names, points: &points, is_faithful, bare };
+        let ground = Ground { targets: &targets, evidence, names: &names, points: &points, is_faithful, bare: bare[0] };
         for case in &cases {
             let target = self.target(case, &ground, &mut report);
             report.targets.push(target);
@@ -423,7 +428,7 @@ impl<N: Naming> Analyst<N> {
         let within = evidence.kinds_within.iter().find(|(name, _)| same.contains(&name.as_str()));
         let phase = within.and_then(|(_, within)| confirm::phase(&target.weights, &evidence.kinds, within));
         let (factor, error) = reasons::phase(&target.name, phase, &mut report.reasons);
-        // Hooks are heard with pauses and without, and make of what is saved a smaller part.
+        // What was saved is without hooks, and what it was a part of is with them.
         let phase = (factor / bare, error.hypot(allowance::HOOKS * bare.ln() / NORMAL));
         let confirmed =
             points.first().map_or_else(Vec::new, |&point| curve::confirmed(&blocks, point, target.share, phase));
@@ -510,18 +515,18 @@ fn baseline(recordings: &[Arc<Recording>], points: &[u32]) -> Vec<f64> {
     sums.into_iter().map(|(sum, count)| if count > 0.0 { sum / count } else { 0.0 }).collect()
 }
 
-/// What is left of a time without hooks, as a part.
-fn bare(ratio: &Ratio) -> f64 {
+/// What is left of a time.
+fn left(ratio: &Ratio) -> f64 {
     ratio.estimate().map_or(1.0, |ratio| ratio.mean)
 }
 
-/// What there is without a change, and without hooks.
-fn progress(names: &[String], points: &[u32], evidence: &Evidence, screened: &Screened) -> Vec<Progress> {
-    let time = evidence.recorded.1 as f64 / 1e9 * bare(&screened.bare.time);
+/// What there is without a change. Without hooks `bare` is left of the time per unit, and of that from begin to end.
+fn progress(names: &[String], points: &[u32], evidence: &Evidence, latency: &[f64], bare: [f64; 2]) -> Vec<Progress> {
+    let time = evidence.recorded.1 as f64 / 1e9 * bare[0];
     let of = |(&point, &latency): (&u32, &f64)| {
         let count = evidence.hits(point as usize);
         let rate = if time > 0.0 { count as f64 / time } else { 0.0 };
-        let latency = latency * bare(&screened.bare.latency);
+        let latency = latency * bare[1];
         let between = if rate > 0.0 { 1e9 / rate } else { 0.0 };
         Progress {
             name: names[point as usize].clone(),
@@ -530,7 +535,7 @@ fn progress(names: &[String], points: &[u32], evidence: &Evidence, screened: &Sc
             count,
         }
     };
-    points.iter().zip(&screened.baseline).map(of).collect()
+    points.iter().zip(latency).map(of).collect()
 }
 
 /// The speed-up at which targets are compared: the one nearest to a half.

@@ -19,7 +19,7 @@ pub(crate) const MS: u64 = 1_000_000;
 
 /// The part of the budget that is spent on what can be counted. The rest is for what can't: caches that are cold behind a window or a
 /// look, signals, threads that take turns.
-const COUNTED: f64 = 0.8;
+pub const COUNTED: f64 = 0.8;
 
 /// How often a window that pauses is looked at: what it may cost beyond its part.
 pub const POLL: u64 = 2 * MS;
@@ -266,7 +266,7 @@ impl Plan {
         self.pay_hooks((length as f64 * tempo.recording) as u64);
         let usual = if self.settings.modes == Modes::Confirm { 0.1 } else { 0.5 };
         let part = if self.settings.budget > 0.0 {
-            (RECORDING * self.settings.budget).max(RECORDING_MIN)
+            (RECORDING * COUNTED * self.settings.budget).max(RECORDING_MIN)
         } else {
             RECORDING_FREE
         };

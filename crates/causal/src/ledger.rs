@@ -109,6 +109,8 @@ pub struct Ledger {
     dropped: AtomicU64,
     /// How long the world takes to answer us, as far as loops saw that waited for it.
     usual_gap: AtomicU64,
+    /// What a hook takes.
+    hook: AtomicU64,
     /// What of the time of each kind is saved.
     weights: [AtomicU32; KINDS_MAX],
     /// Which part of the time that it is not blocked a thread has a processor.
@@ -148,6 +150,7 @@ impl Ledger {
             slept: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             usual_gap: AtomicU64::new(0),
+            hook: AtomicU64::new(0),
             weights: [const { AtomicU32::new(0) }; KINDS_MAX],
             running: [const { AtomicU32::new(ONE as u32) }; ACCOUNTS_MAX],
             blocked: [const { AtomicU64::new(0) }; ACCOUNTS_MAX],
@@ -172,6 +175,11 @@ impl Ledger {
         self.blocked.iter().for_each(|blocked| blocked.store(0, Relaxed));
         self.began.store(now, Relaxed);
         self.window.store(window, Relaxed);
+    }
+
+    /// Says what a hook takes, nanoseconds: no target's time.
+    pub fn set_hook(&self, time: u64) {
+        self.hook.store(time, Relaxed);
     }
 
     /// Says which part of the time that it is not blocked a thread has had a processor lately: of a target's time only that part is
@@ -258,7 +266,7 @@ impl Ledger {
         if account.stamps.load(Relaxed) == JOINED {
             account.stamps.store(WORKING, Relaxed);
         }
-        let ran = now.saturating_sub(account.mark.load(Relaxed));
+        let ran = now.saturating_sub(account.mark.load(Relaxed)).saturating_sub(self.hook.load(Relaxed));
         account.mark.store(now.max(account.mark.load(Relaxed)), Relaxed);
         let kind = account.kind.load(Relaxed) as usize;
         let weight = self.weights.get(kind).map_or(0, |weight| weight.load(Relaxed));

@@ -24,7 +24,7 @@ pub struct PointOutcome {
     pub latency_p50: f64,
     /// What 99 of 100 stay below.
     pub latency_p99: f64,
-    /// Which part of the time the threads that make its progress do not work; only a replay says it.
+    /// Which part of the time the threads that make its progress wait; only a replay says it, elsewhere it is 0.
     pub waiting: f64,
 }
 

@@ -78,11 +78,10 @@ impl Replay {
         let mut world = World::new(&self.script, &self.followers[pace as usize], change, pace);
         world.run();
         let mut outcome = world.totals.outcome(&self.measures, self.script.busiest);
-        let worked: Vec<f64> = world.players.iter().map(|player| player.worked).collect();
-        for (point, hits) in outcome.points.iter_mut().zip(&world.hits) {
-            let worked: f64 = hits.iter().zip(&worked).map(|(&hits, worked)| hits as f64 * worked).sum();
-            let part = worked / (hits.iter().sum::<u64>().max(1) as f64 * world.now.max(1.0));
-            point.waiting = (1.0 - part).clamp(0.0, 1.0);
+        for (point, pulls) in outcome.points.iter_mut().zip(&world.pulls) {
+            let (worked, passed) =
+                pulls.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.hits * one.worked, sum.1 + one.hits * one.until));
+            point.waiting = if passed > 0.0 { (1.0 - worked / passed).clamp(0.0, 1.0) } else { 0.0 };
         }
         outcome
     }
@@ -222,6 +221,14 @@ struct Tally {
     last: f64,
 }
 
+/// What one thread does for a point: its units, and until the last of them how long it worked, and when that was.
+#[derive(Clone, Copy, Default)]
+struct Pull {
+    hits: f64,
+    worked: f64,
+    until: f64,
+}
+
 struct World<'a> {
     script: &'a Script,
     change: &'a Change<'a>,
@@ -237,7 +244,7 @@ struct World<'a> {
     locks: Vec<Lock>,
     visits: Vec<f64>,
     /// By point, then thread.
-    hits: Vec<Vec<u64>>,
+    pulls: Vec<Vec<Pull>>,
     totals: Totals,
 }
 
@@ -272,7 +279,7 @@ impl<'a> World<'a> {
             awaiting: vec![Vec::new(); script.marks as usize],
             locks,
             visits: vec![0.0; script.visits as usize],
-            hits: vec![vec![0; threads]; script.points as usize],
+            pulls: vec![vec![Pull::default(); threads]; script.points as usize],
             totals: Totals::new(script),
         };
         for (number, job) in (0..).zip(&script.jobs) {
@@ -422,7 +429,8 @@ impl<'a> World<'a> {
     }
 
     fn hit(&mut self, point: u32, chain: u32, thread: u32) {
-        self.hits[point as usize][thread as usize] += 1;
+        let pull = &mut self.pulls[point as usize][thread as usize];
+        *pull = Pull { hits: pull.hits + 1.0, worked: self.players[thread as usize].worked, until: self.now };
         self.totals.hit(point, chain, self.now);
     }
 

@@ -84,8 +84,8 @@ pub(crate) enum Command {
     Adopt(Adopted),
     /// Make everything ready for the next plan, and say whether that could be done.
     Prepare(Change, mpsc::Sender<io::Result<()>>),
-    /// What was made ready is not needed.
-    Abandon,
+    /// What was made ready is not needed. The sender is dropped when its sockets are closed.
+    Abandon(mpsc::Sender<()>),
     /// What was made ready takes over. The sender is dropped when that is done, and the sockets of listeners that nobody
     /// names any more are closed.
     Commit(mpsc::Sender<()>),

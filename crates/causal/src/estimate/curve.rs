@@ -109,8 +109,8 @@ fn line(speedups: &[f64], ratios: &[Ratio], waiting: &[f64], share: f64, error: 
     let point = |at: usize| {
         let speedup = speedups[at];
         let samples = error.samples * speedup * slope(at).abs();
-        let instrument = allowance::WORK + allowance::WAITING * waiting[at];
-        let others = others(gain(at), samples, instrument, error.misfit.hypot(allowance::HOOKS * error.hooks));
+        let allowed = allowance::WORK + allowance::WAITING * waiting[at];
+        let others = others(gain(at), samples, allowed, error.misfit.hypot(allowance::HOOKS * error.hooks));
         let shown = estimates[at].map_or_else(CurvePoint::default, |ratio| {
             // A load that follows only in part takes up only a part, and it is not known exactly which.
             let (follows, unsure) = error.follows;
@@ -123,11 +123,11 @@ fn line(speedups: &[f64], ratios: &[Ratio], waiting: &[f64], share: f64, error: 
     (0..speedups.len()).map(point).collect()
 }
 
-/// What else a gain may be off by, as a standard error: the samples, the instrument, and what both together get wrong; the last two as
-/// parts of the gain.
-fn others(gain: f64, samples: f64, instrument: f64, misfit: f64) -> f64 {
-    let instrument = (allowance::ANY + instrument * gain.abs()) / NORMAL;
-    samples.hypot(misfit * gain.abs() / NORMAL).hypot(instrument)
+/// What else a gain may be off by, as a standard error: the samples; and as parts of the gain what the instrument is allowed, and what it
+/// is seen to get wrong.
+fn others(gain: f64, samples: f64, allowed: f64, seen: f64) -> f64 {
+    let instrument = (allowance::ANY + allowed * gain.abs()) / NORMAL;
+    samples.hypot(seen * gain.abs() / NORMAL).hypot(instrument)
 }
 
 /// A point of a curve; where nothing is known of the error, everything is possible.

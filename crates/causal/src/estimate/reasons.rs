@@ -308,7 +308,9 @@ fn changed(say: &mut impl FnMut(&str, ReasonCode, String), evidence: &Evidence, 
             "",
             ReasonCode::Changed,
             format!(
-                "the rate of `{name}` was {first:.0} /s in the first half of the run and {second:.0} /s in the second"
+                "the rate of `{name}` was {:.0} % {} in the second half of the run than in the first",
+                100.0 * (second / first - 1.0).abs(),
+                if second > first { "higher" } else { "lower" }
             ),
         );
     }

@@ -24,6 +24,8 @@ pub struct Recording {
     pub kinds: BTreeMap<u32, f64>,
     /// The sum of that.
     pub busy: f64,
+    /// What hooks took besides, nanoseconds.
+    pub hooks: f64,
     /// Units of progress, by point.
     pub hits: Vec<u64>,
     /// Spans of what was asked outside.
@@ -42,15 +44,17 @@ impl Recording {
         let length = trace.span.end.saturating_sub(trace.span.start);
         let mut kinds = BTreeMap::new();
         let (mut hits, mut calls, mut has_load, mut changes) = (Vec::new(), Vec::new(), false, 0);
+        let mut hooks = 0.0;
         for thread in &mut trace.threads {
-            let own = time_by_kind(thread, &trace.span);
+            let (own, hooked) = time_by_kind(thread, &trace.span, trace.hook);
             let wall: f64 = own.values().sum();
             if let Some(wanted) = wanted(thread.number)
                 && wall > 0.0
             {
                 // Blocking costs processor time too, and is not work; so no more than all.
-                thread.running = (wanted as f64 / wall).clamp(0.01, 1.0);
+                thread.running = ((wanted as f64 - hooked) / wall).clamp(0.01, 1.0);
             }
+            hooks += hooked;
             for (kind, time) in own {
                 *kinds.entry(kind).or_insert(0.0) += time * thread.running;
             }
@@ -72,7 +76,7 @@ impl Recording {
         let lens = trace.threads.iter().map(|thread| thread.events.len());
         let (events, events_max) = (lens.clone().sum(), lens.max().unwrap_or(0));
         let (busy, habit) = (kinds.values().sum(), Habit::of(&trace));
-        Self { trace, length, events, events_max, changes, kinds, busy, hits, calls, has_load, habit }
+        Self { trace, length, events, events_max, changes, kinds, busy, hooks, hits, calls, has_load, habit }
     }
 
     /// How much memory it takes.
@@ -88,9 +92,14 @@ impl Recording {
     }
 }
 
-/// For how long the thread was not blocked, by kind of work.
-fn time_by_kind(thread: &Thread, span: &std::ops::Range<u64>) -> BTreeMap<u32, f64> {
-    let mut times = BTreeMap::new();
+/// For how long the thread was not blocked, by kind of work, but for what hooks took of it; and that.
+fn time_by_kind(thread: &Thread, span: &std::ops::Range<u64>, hook: f64) -> (BTreeMap<u32, f64>, f64) {
+    let (mut times, mut hooks) = (BTreeMap::new(), 0.0);
+    let mut add = |kind, time: f64| {
+        let hooked = time.min(hook);
+        *times.entry(kind).or_insert(0.0) += time - hooked;
+        hooks += hooked;
+    };
     let (mut kind, mut from, mut blocks) = (thread.kind, span.start, false);
     let ahead = thread.events.iter().find(|(_, event)| !matches!(event, Event::Kind(_)));
     // A thread whose first word is that it waits no more was waiting before.
@@ -102,7 +111,7 @@ fn time_by_kind(thread: &Thread, span: &std::ops::Range<u64>) -> BTreeMap<u32, f
         };
         let passed = at.saturating_sub(from);
         if !blocks {
-            *times.entry(kind).or_insert(0.0) += passed.saturating_sub(blocked) as f64;
+            add(kind, passed.saturating_sub(blocked) as f64);
         }
         match event {
             Event::Kind(now) => kind = now,
@@ -113,9 +122,9 @@ fn time_by_kind(thread: &Thread, span: &std::ops::Range<u64>) -> BTreeMap<u32, f
         from = at.max(from);
     }
     if !blocks {
-        *times.entry(kind).or_insert(0.0) += span.end.saturating_sub(from) as f64;
+        add(kind, span.end.saturating_sub(from) as f64);
     }
-    times
+    (times, hooks)
 }
 
 /// As many windows as fit into a bounded memory, each with the same chance, whenever it came.
@@ -188,9 +197,20 @@ mod tests {
             ("longer blocked than the window", &[(1060, Event::Took { message: 0, blocked: 500 })], &[(1, 40.0)]),
         ];
         for (why, events, want) in cases {
-            let times = time_by_kind(&thread(events), &(1000..1100));
-            assert_eq!(times.into_iter().collect::<Vec<_>>(), want, "{why}");
+            let (times, hooks) = time_by_kind(&thread(events), &(1000..1100), 0.0);
+            assert_eq!((times.into_iter().collect::<Vec<_>>().as_slice(), hooks), (want, 0.0), "{why}");
         }
+    }
+
+    /// One hook in each stretch of work, and none where a thread is blocked. A thread that had its processor all the time had it also
+    /// without hooks.
+    #[test]
+    fn hooks_are_no_kind_of_work() {
+        let events = [(1030, Event::Kind(2)), (1032, Event::BlockBegan), (1052, Event::BlockEnded)];
+        let trace = Trace { span: 1000..1100, hook: 5.0, threads: vec![thread(&events)] };
+        let recording = Recording::new(trace, |_| Some(80));
+        assert_eq!(recording.kinds, BTreeMap::from([(1, 25.0), (2, 43.0)]));
+        assert_eq!((recording.busy, recording.hooks, recording.trace.threads[0].running), (68.0, 12.0, 1.0));
     }
 
     #[test]

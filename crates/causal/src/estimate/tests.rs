@@ -69,10 +69,9 @@ fn hooks_are_nobody_s_gain() {
         halves: [(15_000_000, vec![150; point as usize + 1]), (15_000_000, vec![150; point as usize + 1])],
         ..Evidence::default()
     };
-    let screened =
-        Screened { answers: Vec::new(), fidelity: screen.fidelity, bare: screen.bare, baseline: vec![90_000.0] };
-    let said = progress(&progress::points(), &[point], &evidence, &screened);
-    assert!((said[0].baseline_rate - 10_000.0 / 0.9).abs() < 20.0, "{said:?}");
+    let said = progress(&progress::points(), &[point], &evidence, &[100_000.0], [0.9, 0.8]);
+    assert!((said[0].baseline_rate - 10_000.0 / 0.9).abs() < 1e-6, "{said:?}");
+    assert!((said[0].baseline_ns - 80_000.0).abs() < 1e-6, "{said:?}");
 }
 
 /// Delta method: 10 % of the target's time unknown is 10 % of its part of it, and errors of different kinds are independent.

@@ -25,8 +25,34 @@ struct Run {
     aborted: u32,
 }
 
-/// Goes through a plan in simulated time. Delays grow as `growth` says, looked at every [`POLL`]; that no more than the budget's part is lost
-/// is asserted at every one of these moments.
+/// Goes through a plan in simulated time: what else is to be done before each step, when a window was recorded, and when one pauses, and
+/// how long that took.
+fn drive(
+    plan: &mut Plan,
+    mut now: u64,
+    mut before: impl FnMut(&mut Plan, u64),
+    mut recorded: impl FnMut(&mut Plan, u64, u64),
+    mut pause: impl FnMut(&mut Plan, u64, Pause) -> u64,
+) {
+    loop {
+        before(plan, now);
+        let step = plan.next(now);
+        now += match step {
+            Step::Done => break,
+            Step::Rest(length) => length,
+            Step::Record(length) => {
+                recorded(plan, now + length, length);
+                length
+            }
+            Step::Pause(window) => pause(plan, now, window),
+        };
+        assert!(!matches!(step, Step::Rest(0)));
+        assert!(now <= plan.ends() + 2 * POLL, "{step:?} is longer than the run");
+    }
+}
+
+/// Goes through a plan. Delays grow as `growth` says, looked at every [`POLL`]; that no more than the budget's part is lost is asserted at
+/// every one of these moments.
 fn run(
     settings: Settings,
     tempo: Tempo,
@@ -35,44 +61,34 @@ fn run(
     growth: impl Fn(&Pause, u64) -> f64,
 ) -> Run {
     let (began, budget) = (1_000_000_000, settings.budget);
-    let (mut now, mut run) = (began, Run::default());
-    let mut plan = Plan::new(settings, now);
-    let ends = plan.ends();
-    loop {
-        let step = plan.next(now);
-        match step {
-            Step::Done => break,
-            Step::Rest(length) => {
-                assert!(length > 0);
-                now += length;
-            }
-            Step::Record(length) => {
-                run.records.push((now, length));
-                run.recorded += length;
-                now += length;
-                plan.recorded(now, length, tempo, has_load);
-                plan.confirm(targets.iter().copied());
-            }
-            Step::Pause(pause) => {
-                let (opened, mut cost) = (now, 0.0);
-                while now < opened + pause.length {
-                    let rate = if pause.treated { growth(&pause, now).min(pause.speedup) } else { 0.0 };
-                    cost += rate * POLL as f64;
-                    now += POLL;
-                    let lost = run.spent as f64 + cost;
-                    assert!(lost <= budget * (now - began) as f64 + 1.0, "{lost} lost {} after the start", now - began);
-                    if Plan::is_too_dear(&pause, cost as u64) {
-                        run.aborted += 1;
-                        break;
-                    }
-                }
-                plan.paused(now, &pause, now - opened, cost as u64);
-                run.spent += cost as u64;
-                run.pauses.push(pause);
+    let mut run = Run::default();
+    let mut plan = Plan::new(settings, began);
+    let recorded = |plan: &mut Plan, now, length| {
+        run.records.push((now - length, length));
+        run.recorded += length;
+        plan.recorded(now, length, tempo, has_load);
+        plan.confirm(targets.iter().copied());
+    };
+    let pause = |plan: &mut Plan, opened, window: Pause| {
+        let (mut now, mut cost) = (opened, 0.0);
+        while now < opened + window.length {
+            let rate = if window.treated { growth(&window, now).min(window.speedup) } else { 0.0 };
+            cost += rate * POLL as f64;
+            now += POLL;
+            let lost = run.spent as f64 + cost;
+            let filled = COUNTED * budget * (now - began) as f64;
+            assert!(lost <= filled + 1.0, "{lost} lost {} after the start", now - began);
+            if Plan::is_too_dear(&window, cost as u64) {
+                run.aborted += 1;
+                break;
             }
         }
-        assert!(now <= ends + 2 * POLL, "{step:?} is longer than the run");
-    }
+        plan.paused(now, &window, now - opened, cost as u64);
+        run.spent += cost as u64;
+        run.pauses.push(window);
+        now - opened
+    };
+    drive(&mut plan, began, |_, _| (), recorded, pause);
     run.paid = plan.purse().spent();
     assert!(run.spent <= run.paid);
     run
@@ -179,19 +195,11 @@ fn what_is_too_dear_is_given_up_and_named() {
     let mut short = settings(3, Modes::Confirm, 0.001);
     short.duration = 3_000 * MS;
     let mut plan = Plan::new(short, 0);
-    let mut now = 0;
-    loop {
-        match plan.next(now) {
-            Step::Done => break,
-            Step::Rest(length) => now += length,
-            Step::Record(length) => {
-                now += length;
-                plan.recorded(now, length, SERVER, false);
-                plan.confirm([("all of it", 0.9)].into_iter());
-            }
-            Step::Pause(pause) => panic!("{pause:?}"),
-        }
-    }
+    let recorded = |plan: &mut Plan, now, length| {
+        plan.recorded(now, length, SERVER, false);
+        plan.confirm([("all of it", 0.9)].into_iter());
+    };
+    drive(&mut plan, 0, |_, _| (), recorded, |_, _, pause| panic!("{pause:?}"));
     assert_eq!(plan.unaffordable().collect::<Vec<_>>(), ["all of it"]);
 }
 
@@ -212,61 +220,60 @@ fn the_most_worthwhile_is_confirmed_first() {
 #[test]
 fn nothing_is_confirmed_under_a_load_that_sets_the_pace() {
     let mut plan = Plan::new(settings(5, Modes::Both, 0.03), 0);
-    let (mut now, mut after) = (0, 0);
-    loop {
-        match plan.next(now) {
-            Step::Done => break,
-            Step::Rest(length) => now += length,
-            Step::Record(length) => {
-                now += length;
-                plan.recorded(now, length, SERVER, true);
-                plan.confirm([("a", 0.2)].into_iter());
-                plan.load_known(now > 10_000 * MS, now < 10_000 * MS);
-            }
-            Step::Pause(pause) => {
-                now += pause.length;
-                after += u32::from(now > 11_000 * MS);
-                plan.paused(now, &pause, pause.length, if pause.treated { 5 * MS } else { 0 });
-            }
-        }
-    }
-    assert_eq!(after, 0);
+    let (mut sooner, mut after) = (0, 0);
+    let recorded = |plan: &mut Plan, now, length| {
+        plan.recorded(now, length, SERVER, true);
+        plan.confirm([("a", 0.2)].into_iter());
+        plan.load_known(now > 10_000 * MS, now < 10_000 * MS);
+    };
+    drive(
+        &mut plan,
+        0,
+        |_, _| (),
+        recorded,
+        |plan, opened, pause| {
+            let now = opened + pause.length;
+            after += u32::from(now > 11_000 * MS);
+            sooner += u32::from(now < 10_000 * MS && pause.subject != Subject::Load);
+            plan.paused(now, &pause, pause.length, if pause.treated { 5 * MS } else { 0 });
+            pause.length
+        },
+    );
+    assert!(sooner >= 4 && after == 0, "{sooner} before it was known, {after} after");
 }
 
 /// What the profiler's own threads take leaves less for pauses, and gives nobody up: it is paid back with time.
 #[test]
 fn own_work_in_the_middle_of_a_block_is_waited_out() {
     let mut plan = Plan::new(settings(7, Modes::Confirm, 0.03), 0);
-    let (mut now, mut spent, mut own, mut paused) = (0, 0, 0, Vec::new());
-    loop {
-        // A look now and then: 50 ms of processor time at once.
+    let (mut spent, mut own, mut windows, mut recording, mut paused) = (0, 0, 0, 0, Vec::new());
+    // A look now and then: 50 ms of processor time at once.
+    let look = |plan: &mut Plan, now: u64| {
         let took = if now / (5_000 * MS) > own / (50 * MS) { 50 * MS } else { 0 };
         own += took;
         plan.passed(now, took);
-        match plan.next(now) {
-            Step::Done => break,
-            Step::Rest(length) => now += length,
-            Step::Record(length) => {
-                now += length;
-                plan.recorded(now, length, SERVER, false);
-                plan.confirm([("a", 0.3)].into_iter());
-            }
-            Step::Pause(pause) => {
-                now += pause.length;
-                let delayed = if pause.treated { pause.length * 3 / 20 } else { 0 };
-                spent += delayed;
-                assert!(spent <= (0.03 * now as f64) as u64, "{spent} of {now}");
-                paused.push(now);
-                plan.paused(now, &pause, pause.length, delayed);
-            }
-        }
-    }
+    };
+    let recorded = |plan: &mut Plan, now, length| {
+        recording += length;
+        plan.recorded(now, length, SERVER, false);
+        plan.confirm([("a", 0.3)].into_iter());
+    };
+    drive(&mut plan, 0, look, recorded, |plan, opened, pause| {
+        let now = opened + pause.length;
+        let delayed = if pause.treated { pause.length * 3 / 20 } else { 0 };
+        (spent, windows) = (spent + delayed, windows + pause.length);
+        assert!(spent <= (COUNTED * 0.03 * now as f64) as u64, "{spent} of {now}");
+        paused.push(now);
+        plan.paused(now, &pause, pause.length, delayed);
+        pause.length
+    });
     assert!(own >= 250 * MS);
     assert_eq!(plan.unaffordable().count(), 0);
     let last = *paused.last().expect("it is tried");
     assert!(paused.len() >= 16 && last > 20_000 * MS, "{} until {last}", paused.len());
-    // Spans are kept all the time, and that is paid, too.
-    assert!(plan.hooks() as f64 > 0.002 * 29e9 && plan.purse().spent() >= spent + own + plan.hooks());
+    // Hooks in windows are paid, and spans that are kept all the time are, too, as soon as the first window has told of them.
+    let hooks = 0.002 * 29e9 + 0.02 * (recording + windows) as f64;
+    assert!(plan.hooks() as f64 > hooks && plan.purse().spent() >= spent + own + plan.hooks());
 }
 
 /// Where nothing is done, windows do not follow each other for ever.

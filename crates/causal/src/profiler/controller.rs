@@ -252,7 +252,7 @@ impl<P: Program> Controller<'_, P> {
         let (length, per) = (recording.length, 1.0 / recording.length.max(1) as f64);
         let costs = self.program.costs();
         // Who has nothing to do has time for hooks.
-        let busy = recording.busy.max(length as f64).max(1.0);
+        let busy = (recording.busy + recording.hooks).max(length as f64).max(1.0);
         let point = self.point(&recording);
         let latency = self.finding.as_ref().and_then(|finding| finding.report.progress.first());
         let tempo = Tempo {

@@ -147,6 +147,7 @@ impl Program for Live {
             RECORDER.ledger().set_running(account, known.map_or(1.0, |&(_, part)| part));
         }
         attend(Attention::Everything);
+        RECORDER.ledger().set_hook(self.costs.heard as u64);
         RECORDER.open_experiment(&Experiment { weights, speedup });
     }
 

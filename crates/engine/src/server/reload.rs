@@ -28,7 +28,7 @@ impl Engine {
     ///
     /// # Errors
     /// The first listener that cannot be bound or whose TLS cannot be set up, or a worker that could not be made ready. Then
-    /// nothing has changed.
+    /// nothing has changed, and nobody listens on what was new.
     pub async fn reload(
         &mut self,
         listeners: Vec<ListenerSpec>,
@@ -43,7 +43,8 @@ impl Engine {
         drop(plan);
 
         let (report, mut reports) = mpsc::channel(self.commands.len());
-        let unless_ready = Abandon(&self.commands);
+        let (abandoned, mut all_abandoned) = mpsc::channel(1);
+        let mut unless_ready = Abandon { inboxes: &self.commands, done: abandoned };
         for (inbox, change) in self.commands.iter().zip(changes) {
             // A worker that has ended is missed below.
             let _ = inbox.send(Command::Prepare(change, report.clone()));
@@ -51,9 +52,13 @@ impl Engine {
         drop(report);
         for _ in &self.commands {
             let ready = reports.recv().await.unwrap_or_else(|| Err(io::Error::other("a worker has ended")));
-            ready.map_err(StartError::System)?;
+            if let Err(error) = ready {
+                drop(unless_ready);
+                while all_abandoned.recv().await.is_some() {}
+                return Err(StartError::System(error));
+            }
         }
-        std::mem::forget(unless_ready);
+        unless_ready.inboxes = &[];
 
         self.ports.adopt(taken);
         self.addresses = self.ports.addresses().collect();
@@ -70,14 +75,17 @@ impl Engine {
     }
 }
 
-/// Tells the workers, when it is dropped, that the next plan does not take over.
-struct Abandon<'e>(&'e [UnboundedSender<Command>]);
+/// Tells the workers, when it is dropped, that the next plan does not take over, and gives them what they drop when that is done.
+struct Abandon<'e> {
+    inboxes: &'e [UnboundedSender<Command>],
+    done: mpsc::Sender<()>,
+}
 
 impl Drop for Abandon<'_> {
     fn drop(&mut self) {
-        for inbox in self.0 {
+        for inbox in self.inboxes {
             // A worker that has ended needs no telling.
-            let _ = inbox.send(Command::Abandon);
+            let _ = inbox.send(Command::Abandon(self.done.clone()));
         }
     }
 }

@@ -76,7 +76,7 @@ async fn obey(core: &Core, listeners: &mut Listeners, inbox: &mut UnboundedRecei
                 // It has room for every worker's; nobody listens when the load was given up meanwhile.
                 let _ = report.try_send(listeners.prepare(change));
             }
-            Some(Command::Abandon) => listeners.abandon(),
+            Some(Command::Abandon(_done)) => listeners.abandon(),
             Some(Command::Commit(done)) => {
                 listeners.commit();
                 listeners.when_closed(done);
