@@ -1,7 +1,7 @@
 //! Mode A: a recorded window, once more, with something faster.
 //!
-//! A window is replayed as a discrete-event simulation. Threads that run an event loop work on what has come first; others do one thing
-//! after the other. Locks are had by one at a time, messages come when they are sent, and what lies outside keeps its pace: clients send
+//! A window is replayed as a discrete-event simulation. Threads that run an event loop work in turns: on what was there when they looked,
+//! then on what they told themselves meanwhile, and then they look again; others do one thing after the other. Locks are had by one at a time, messages come when they are sent, and what lies outside keeps its pace: clients send
 //! as long after our answer as they did, upstreams answer as long after our question. Then the target's part of all work is cut, and
 //! everything else follows: queues that shorten, clients that come back earlier, threads that now wait for one another.
 //!
@@ -210,8 +210,11 @@ struct Player {
     worked: f64,
     /// When what it works on had come.
     came: f64,
-    /// Jobs that have come and wait, in their order, with their times.
-    queue: VecDeque<(u32, f64)>,
+    /// Jobs of this turn that are left, in their order, with the times when they came.
+    turn: VecDeque<(u32, f64)>,
+    /// Those that have come since the thread looked, and when it did.
+    unseen: VecDeque<(u32, f64)>,
+    looked: f64,
 }
 
 /// Units of progress that one connection, or one thread, made.
@@ -270,7 +273,9 @@ impl<'a> World<'a> {
                 is_busy: false,
                 worked: 0.0,
                 came: 0.0,
-                queue: VecDeque::new(),
+                turn: VecDeque::new(),
+                unseen: VecDeque::new(),
+                looked: 0.0,
             })
             .take(threads)
             .collect(),
@@ -307,12 +312,17 @@ impl<'a> World<'a> {
             match due.what {
                 What::Ready(job) => {
                     let Job { thread, cause, .. } = self.script.jobs[job as usize];
-                    if self.players[thread as usize].is_busy {
-                        self.players[thread as usize].queue.push_back((job, due.at));
-                    } else {
+                    let player = &mut self.players[thread as usize];
+                    if !player.is_busy {
                         // A thread that was idle takes its time to be up.
+                        let up = due.at + self.lag(cause);
+                        self.players[thread as usize].looked = up;
                         self.begin(thread, job, due.at);
-                        self.push(due.at + self.lag(cause), What::Go(thread));
+                        self.push(up, What::Go(thread));
+                    } else if due.at <= player.looked {
+                        player.turn.push_back((job, due.at));
+                    } else {
+                        player.unseen.push_back((job, due.at));
                     }
                 }
                 What::Go(thread) => self.go(thread),
@@ -362,7 +372,12 @@ impl<'a> World<'a> {
             let player = &self.players[index];
             let job = &self.script.jobs[player.job as usize];
             if player.step == job.steps.end {
-                match self.players[index].queue.pop_front() {
+                let player = &mut self.players[index];
+                if player.turn.is_empty() {
+                    std::mem::swap(&mut player.turn, &mut player.unseen);
+                    player.looked = self.now;
+                }
+                match player.turn.pop_front() {
                     Some((job, came)) => {
                         self.begin(thread, job, came);
                         continue;
@@ -450,7 +465,12 @@ impl<'a> World<'a> {
     fn set(&mut self, mark: u32) {
         self.marks[mark as usize] = self.now;
         for &job in self.followers.of(mark) {
-            self.push(self.ready(self.script.jobs[job as usize].cause.when), What::Ready(job));
+            let Job { thread, cause, is_own, .. } = self.script.jobs[job as usize];
+            if is_own {
+                self.players[thread as usize].turn.push_back((job, self.now));
+            } else {
+                self.push(self.ready(cause.when), What::Ready(job));
+            }
         }
         for thread in std::mem::take(&mut self.awaiting[mark as usize]) {
             // The wait looks again, and finds the time.

@@ -87,6 +87,8 @@ pub(super) struct Job {
     pub(super) steps: Range<u32>,
     /// Whose progress this is: the connection, or the thread, that set it off.
     pub(super) chain: u32,
+    /// Whether the thread itself sent what it is for.
+    pub(super) is_own: bool,
 }
 
 /// A window, ready to be replayed.
@@ -559,7 +561,7 @@ impl Writer<'_> {
             }
             self.script.steps.append(&mut hand.steps);
             let steps = from..self.script.steps.len() as u32;
-            self.script.jobs.push(Job { thread: hand.thread, cause: hand.cause, steps, chain });
+            self.script.jobs.push(Job { thread: hand.thread, cause: hand.cause, steps, chain, is_own: false });
             self.came.push(hand.came);
         }
         hand.steps = rest;
@@ -567,6 +569,12 @@ impl Writer<'_> {
     }
 
     fn finish(mut self) -> Script {
+        for job in 0..self.script.jobs.len() {
+            if let When::After { mark, gap: 0.0, link: Link::Program } = self.script.jobs[job].cause.when {
+                let setter = self.script.jobs.get(self.setters[mark as usize] as usize).map(|setter| setter.thread);
+                self.script.jobs[job].is_own = setter == Some(self.script.jobs[job].thread);
+            }
+        }
         // A job is its cause's chain's; causes come before what they cause.
         let mut order: Vec<usize> = (0..self.came.len()).collect();
         order.sort_unstable_by_key(|&job| self.came[job]);

@@ -72,6 +72,38 @@ fn a_saturated_loop_gains_the_target_s_share() {
     near(is.latency_mean / was.latency_mean, 1.0);
 }
 
+// A loop that has told itself something does that before it looks for what else has come: the second request came after 50 us, and waits
+// for all of the first.
+#[test]
+fn a_turn_ends_with_what_the_loop_told_itself() {
+    let mut events = Vec::new();
+    for unit in 0..1000 {
+        let (visit, message, connection) = (unit + 1, unit + 1, 1 + unit % 2);
+        // Two of them, then nothing for a while.
+        let pair = unit / 2 * 1000 * US;
+        let (came, begun) = if unit % 2 == 0 { (pair, pair) } else { (pair + 50 * US, pair + 110 * US) };
+        if unit % 2 == 0 {
+            events.push((begun, Event::BlockEnded));
+        }
+        events.extend([
+            (begun, Event::Arrived { connection, at: came }),
+            (begun, Event::VisitBegan { visit }),
+            (begun + 100 * US, Event::Sent { message }),
+            (begun + 100 * US, Event::Took { message, blocked: 0 }),
+            (begun + 110 * US, Event::Written { connection }),
+            (begun + 110 * US, Event::VisitEnded { visit, point: 0 }),
+        ]);
+        if unit % 2 == 1 {
+            events.push((begun + 110 * US, Event::BlockBegan));
+        }
+    }
+    let replay = Replay::new(&trace(500_000 * US, vec![thread(0, true, events)]));
+    let (was, is) = (replay.measured().point(0), replay.run(&target(), 0.0, Pace::Open).point(0));
+    near(was.latency_mean / 140e3, 1.0);
+    near(is.latency_mean / was.latency_mean, 1.0);
+    near(is.latency_p99 / was.latency_p99, 1.0);
+}
+
 // Two hooks fall into each unit's time, and 40 µs are left of it, 15 of them the target's; a segment is never shorter than nothing.
 #[test]
 fn what_hooks_took_is_taken_off() {
