@@ -2,7 +2,7 @@
 //!
 //! What hooks took is left out of all that is said. The interval of a screened gain has five parts, added as independent errors are: how
 //! much windows differ (t over windows), how well the target's part of each kind of work is known (its samples; delta method), how far
-//! the replay is off where nothing was changed, how well it is known what hooks took, and an [`allowance`] for the instrument, by one
+//! the replay is off where nothing was changed, how well it is known what hooks took, and an `allowance` for the instrument, by one
 //! rule for every program. That of a gain that pauses found has them all but the replay's, and instead how far the windows are off the
 //! run.
 //!
