@@ -54,8 +54,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             progress::on_each_thread();
             black_box(work(&end));
         })?;
-        let (mut profile, began) = (Profile::new(), Instant::now());
-        let sampler = Sampler::start(if has("--wall") { Rate::Wall } else { Rate::Cpu });
+        let rate = if has("--wall") { Rate::Wall } else { Rate::Cpu };
+        let (mut profile, began) = (Profile::new(rate.period()), Instant::now());
+        let sampler = Sampler::start(rate);
         let started = began.elapsed();
         let outcome = sampler.map(|mut sampler| {
             while began.elapsed() < Duration::from_secs(2) {

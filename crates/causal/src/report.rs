@@ -274,4 +274,7 @@ pub struct Stack {
     pub frames: Vec<String>,
     /// How often.
     pub count: u64,
+    /// Processor time for which that stands, nanoseconds.
+    #[serde(default)]
+    pub nanoseconds: u64,
 }

@@ -2,7 +2,9 @@
 //!
 //! Nothing here needs a privilege: a timer of the kernel's per thread sends SIGPROF to that thread, whose handler walks the stack into
 //! memory that was made ready for it. A thread that does not run is not woken. With [`Rate::Cpu`] the kernel's tick decides how often
-//! that is: 100 to 1000 times a second, whatever is asked; what passed since the last time is the sample's weight, in milliseconds.
+//! that is: 100 to 1000 times a second. Each sample counts the same, for a tick may fall anywhere into what a thread does. What passed
+//! since the last one is no weight: a thread that works for a millisecond and rests for the next has worked the more since the last
+//! tick the later in its millisecond this one falls, and what it does last would be believed to be more than it is.
 //!
 //! What is lost: a frame whose code keeps no frame pointer *and* says nothing in `.eh_frame` (assembler, code made at run time) hides
 //! its caller, and so does memory that is not the thread's own stack (coroutines with stacks of their own). All else is found, with
@@ -25,8 +27,9 @@ use progress::{Account, accounts};
 use crate::kinds;
 use ring::Record;
 
-/// One unit of a sample's weight, nanoseconds.
-pub const PERIOD_NS: u64 = 1_000_000;
+/// Between two samples by wall time, nanoseconds: not quite a millisecond, so that work which is paced by milliseconds is met at all
+/// its points.
+const WALL_NS: u64 = 997_000;
 
 /// What the timers run by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +43,17 @@ pub enum Rate {
     Wall,
 }
 
+impl Rate {
+    /// How much of a thread's time a sample stands for, nanoseconds.
+    #[must_use]
+    pub fn period(self) -> u64 {
+        match self {
+            Self::Cpu => signal::tick(),
+            Self::Wall => WALL_NS,
+        }
+    }
+}
+
 /// What a thread was at.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'a> {
@@ -47,8 +61,6 @@ pub struct Sample<'a> {
     pub account: u32,
     /// The kind of work that it did; 0 when it waited in one of the program's primitives, or never told of itself.
     pub kind: u32,
-    /// How much of its time the sample stands for, in [`PERIOD_NS`].
-    pub weight: u32,
     /// When, by [`crate::clock`].
     pub at: u64,
     /// Where it was, then the addresses to which the callers return, innermost first.
@@ -153,13 +165,13 @@ impl Sampler {
     pub fn drain(&mut self, mut each: impl FnMut(&Sample<'_>)) {
         let accounts = accounts();
         for (account, ring) in signal::rings() {
-            while let Some(Record { is_told, weight, at }) = ring.pop(&mut self.steps, &mut self.frames) {
+            while let Some(Record { is_told, at }) = ring.pop(&mut self.steps, &mut self.frames) {
                 let steps = self.steps.iter().map(|&word| signal::decode(word));
                 let kind = match accounts.get(account as usize) {
                     Some(account) if is_told => kinds::along(account, steps),
                     _ => 0,
                 };
-                each(&Sample { account, kind, weight, at, frames: &self.frames });
+                each(&Sample { account, kind, at, frames: &self.frames });
             }
         }
     }

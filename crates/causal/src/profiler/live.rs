@@ -61,7 +61,7 @@ impl Live {
     pub(super) fn start(rate: Rate, request: Request) -> Result<Self, StartError> {
         progress::on_each_thread();
         let sampler = Sampler::start(rate).map_err(StartError::Sampler)?;
-        let thinker = Thinker::start(request).map_err(StartError::Thread)?;
+        let thinker = Thinker::start(request, rate.period()).map_err(StartError::Thread)?;
         attend(Attention::Spans);
         Ok(Self {
             stop: Arc::default(),
@@ -240,13 +240,14 @@ enum Ask {
 }
 
 impl Thinker {
-    fn start(request: Request) -> std::io::Result<Self> {
+    /// Each sample stands for `period` nanoseconds.
+    fn start(request: Request, period: u64) -> std::io::Result<Self> {
         let (ask, asked) = channel();
         let (tell, found) = channel();
         std::thread::Builder::new().name("causal-analysis".into()).spawn(move || {
             // Of no consequence if the system refuses.
             let _ = rustix::process::setpriority_process(None, NICENESS);
-            let mut analyst = Analyst::new(request, Profile::new());
+            let mut analyst = Analyst::new(request, Profile::new(period));
             for ask in asked {
                 match ask {
                     Ask::Samples(batch) => batch.each(|sample| analyst.naming().add(sample)),
@@ -276,7 +277,6 @@ struct Batch {
 struct Head {
     account: u32,
     kind: u32,
-    weight: u32,
     at: u64,
     frames: std::ops::Range<usize>,
 }
@@ -285,13 +285,13 @@ impl Batch {
     fn push(&mut self, sample: &Sample<'_>) {
         let begin = self.frames.len();
         self.frames.extend_from_slice(sample.frames);
-        let Sample { account, kind, weight, at, .. } = *sample;
-        self.heads.push(Head { account, kind, weight, at, frames: begin..self.frames.len() });
+        let Sample { account, kind, at, .. } = *sample;
+        self.heads.push(Head { account, kind, at, frames: begin..self.frames.len() });
     }
 
     fn each(self, mut seen: impl FnMut(&Sample<'_>)) {
-        for Head { account, kind, weight, at, frames } in self.heads {
-            seen(&Sample { account, kind, weight, at, frames: &self.frames[frames] });
+        for Head { account, kind, at, frames } in self.heads {
+            seen(&Sample { account, kind, at, frames: &self.frames[frames] });
         }
     }
 }

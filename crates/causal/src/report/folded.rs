@@ -1,4 +1,4 @@
-//! Stacks as flame graphs are drawn from: one a line, frames from the outermost, then the weight.
+//! Stacks as flame graphs are drawn from: one a line, frames from the outermost, then the time.
 
 use super::Report;
 
@@ -19,7 +19,7 @@ impl Report {
                     ch => ch,
                 }));
             }
-            out.push_str(&format!(" {}\n", stack.count));
+            out.push_str(&format!(" {}\n", stack.nanoseconds / 1_000_000));
         }
         out
     }
@@ -32,11 +32,14 @@ mod tests {
 
     #[test]
     fn a_stack_is_a_line() {
-        let stack =
-            |frames: &[&str], count| Stack { frames: frames.iter().map(|&frame| frame.to_owned()).collect(), count };
-        let stacks = vec![stack(&["worker", "main", "<[u8; 4] as A>::b"], 12), stack(&["a b", "two\nlines"], 1)];
+        let stack = |frames: &[&str], count| Stack {
+            frames: frames.iter().map(|&frame| frame.to_owned()).collect(),
+            count,
+            nanoseconds: count * 4_000_000,
+        };
+        let stacks = vec![stack(&["worker", "main", "<[u8; 4] as A>::b"], 3), stack(&["a b", "two\nlines"], 1)];
         let report = Report { stacks, ..Report::default() };
-        assert_eq!(report.to_folded(), "worker;main;<[u8: 4] as A>::b 12\na b;two lines 1\n");
+        assert_eq!(report.to_folded(), "worker;main;<[u8: 4] as A>::b 12\na b;two lines 4\n");
         assert_eq!(Report::default().to_folded(), "");
     }
 }

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::io::Write as _;
 
 use super::Report;
-use crate::sample::PERIOD_NS;
 
 /// Fields of `Profile`, and of what is in it.
 mod field {
@@ -95,7 +94,7 @@ impl Report {
                 sample.inside(1, |numbers| frames.iter().for_each(|&frame| numbers.varint(frame)));
                 sample.inside(2, |numbers| {
                     numbers.varint(stack.count);
-                    numbers.varint(stack.count.saturating_mul(PERIOD_NS));
+                    numbers.varint(stack.nanoseconds);
                 });
             });
         }
@@ -118,7 +117,9 @@ impl Report {
             of.number(1, cpu);
             of.number(2, nanoseconds);
         });
-        profile.number(field::PERIOD, PERIOD_NS);
+        // One for all, though programs that were profiled together may have had different ones: it is shown, and counts nowhere.
+        let period = self.stacks.first().map_or(0, |stack| stack.nanoseconds / stack.count.max(1));
+        profile.number(field::PERIOD, period);
         for string in &strings.all {
             profile.octets(field::STRING_TABLE, string.as_bytes());
         }
@@ -136,8 +137,11 @@ mod tests {
     use super::*;
 
     fn report() -> Report {
-        let stack =
-            |frames: &[&str], count| Stack { frames: frames.iter().map(|&frame| frame.to_owned()).collect(), count };
+        let stack = |frames: &[&str], count| Stack {
+            frames: frames.iter().map(|&frame| frame.to_owned()).collect(),
+            count,
+            nanoseconds: count * 1_000_000,
+        };
         let stacks = vec![
             stack(&["worker", "app::main", "app::hot"], 750),
             stack(&["worker", "app::main", "<app::T as U>::cold"], 250),

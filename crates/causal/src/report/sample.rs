@@ -64,7 +64,11 @@ pub(super) fn report() -> Report {
             code: ReasonCode::Imprecise,
             text: "the interval is ± 6 points wide after 30 s; a longer run narrows it".into(),
         }],
-        stacks: vec![Stack { frames: vec!["worker".into(), "drive".into(), "tls write".into()], count: 17 }],
+        stacks: vec![Stack {
+            frames: vec!["worker".into(), "drive".into(), "tls write".into()],
+            count: 17,
+            nanoseconds: 68_000_000,
+        }],
         parts: Vec::new(),
     }
 }

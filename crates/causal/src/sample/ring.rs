@@ -8,9 +8,10 @@ const WORDS: usize = 1 << 14;
 pub(super) const FRAMES_MAX: usize = 256;
 /// Steps to the kind of work that are kept: all that an account has.
 pub(super) const STEPS_MAX: usize = 32;
-/// Words before steps and frames: when; whether the steps say all, and the weight; how many steps, and how many frames.
-const HEADER: usize = 3;
+/// Words before steps and frames: when; whether the steps say all, how many they are, and how many frames there are.
+const HEADER: usize = 2;
 const HIGH: u32 = 32;
+const IS_TOLD: u64 = 1 << 63;
 
 /// What comes with a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +19,6 @@ pub(super) struct Record {
     /// What the thread was at is said by the steps. It is not where the thread waited in one of the program's primitives, nor where it
     /// never told of itself: such a thread is in no window, and its time is not that of those that are.
     pub(super) is_told: bool,
-    pub(super) weight: u32,
     pub(super) at: u64,
 }
 
@@ -65,15 +65,14 @@ impl Ring {
         }
         let at = self.word(start).load(Ordering::Relaxed);
         let what = self.word(start.wrapping_add(1)).load(Ordering::Relaxed);
-        let lengths = self.word(start.wrapping_add(2)).load(Ordering::Relaxed);
-        let (first, depth) = ((lengths >> HIGH) as usize, lengths as u32 as usize);
+        let (first, depth) = (((what & !IS_TOLD) >> HIGH) as usize, what as u32 as usize);
         let mut words = (HEADER..).map(|at| self.word(start.wrapping_add(at)).load(Ordering::Relaxed));
         steps.clear();
         steps.extend(words.by_ref().take(first));
         frames.clear();
         frames.extend(words.take(depth).map(|frame| frame as usize));
         self.read.store(start.wrapping_add(HEADER + first + depth), Ordering::Release);
-        Some(Record { is_told: what >> HIGH != 0, weight: what as u32, at })
+        Some(Record { is_told: what & IS_TOLD != 0, at })
     }
 
     /// Samples for which there was no room.
@@ -114,11 +113,11 @@ impl Writing<'_> {
         self.frames < FRAMES_MAX
     }
 
-    pub(super) fn end(self, Record { is_told, weight, at }: Record) {
+    pub(super) fn end(self, Record { is_told, at }: Record) {
         let Self { ring, start, steps, frames } = self;
         ring.word(start).store(at, Ordering::Relaxed);
-        ring.word(start.wrapping_add(1)).store(u64::from(is_told) << HIGH | u64::from(weight), Ordering::Relaxed);
-        ring.word(start.wrapping_add(2)).store((steps as u64) << HIGH | frames as u64, Ordering::Relaxed);
+        let what = if is_told { IS_TOLD } else { 0 } | (steps as u64) << HIGH | frames as u64;
+        ring.word(start.wrapping_add(1)).store(what, Ordering::Relaxed);
         // Release: whoever sees the length sees the words.
         ring.written.store(start.wrapping_add(HEADER + steps + frames), Ordering::Release);
     }
@@ -134,7 +133,7 @@ mod tests {
         (0..depth).for_each(|frame| {
             writing.frame(at as usize * 1000 + frame);
         });
-        writing.end(Record { is_told: at.is_multiple_of(3), weight: u32::MAX, at });
+        writing.end(Record { is_told: at.is_multiple_of(3), at });
         true
     }
 
@@ -144,7 +143,7 @@ mod tests {
         for at in 1..2000_u64 {
             let depth = at as usize % (FRAMES_MAX + 10);
             assert!(push(&ring, at, depth));
-            let want = Record { is_told: at.is_multiple_of(3), weight: u32::MAX, at };
+            let want = Record { is_told: at.is_multiple_of(3), at };
             assert_eq!(ring.pop(&mut steps, &mut frames), Some(want));
             let all: Vec<_> = (0..(at % 40).min(STEPS_MAX as u64)).map(|step| at << 8 | step).collect();
             assert_eq!(steps, all);

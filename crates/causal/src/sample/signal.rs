@@ -10,7 +10,7 @@ use progress::{Account, Span, Step};
 
 use super::ring::{Record, Ring};
 use super::walk::{Registers, walk};
-use super::{Lost, PERIOD_NS, Rate, THREADS_MAX, rules};
+use super::{Lost, Rate, THREADS_MAX, WALL_NS, rules};
 use crate::clock;
 
 /// By the account's number; made once and kept, since accounts are used again and a handler may be writing.
@@ -21,6 +21,9 @@ static STATE: AtomicU32 = AtomicU32::new(CLOSED);
 const CLOSED: u32 = 0;
 const CPU: u32 = 1;
 const WALL: u32 = 2;
+
+/// Timers of processor time are looked at by the tick alone, so any shorter period means each tick that finds the thread running.
+const CPU_TIMER_NS: u64 = 10_000;
 
 /// One thread's timer, and whose it is.
 #[derive(Clone, Copy)]
@@ -147,6 +150,11 @@ fn cpu_clock(tid: i32) -> libc::clockid_t {
     !tid << 3 | PER_THREAD_SCHED
 }
 
+/// Between two of the kernel's ticks, nanoseconds: what its coarse clocks go by.
+pub(super) fn tick() -> u64 {
+    rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse).tv_nsec as u64
+}
+
 #[expect(unsafe_code, reason = "the clocks of other threads are the C library's to read")]
 pub(super) fn cpu_time(tid: i32) -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -170,8 +178,7 @@ impl Timer {
             return Err(io::Error::last_os_error());
         }
         let timer = Self { id: id as usize, tid };
-        // Wall time: not quite a millisecond, so that work which is paced by milliseconds is met at all its points.
-        let period = libc::timespec { tv_sec: 0, tv_nsec: PERIOD_NS as i64 - if is_wall { 3_000 } else { 0 } };
+        let period = libc::timespec { tv_sec: 0, tv_nsec: if is_wall { WALL_NS } else { CPU_TIMER_NS } as i64 };
         let times = libc::itimerspec { it_interval: period, it_value: period };
         // SAFETY: the timer was just made, the times are a local, and the old ones are not asked for.
         if unsafe { libc::timer_settime(id, 0, &raw const times, std::ptr::null_mut()) } != 0 {
@@ -227,31 +234,19 @@ extern "C" fn on_signal(_: libc::c_int, info: *mut libc::siginfo_t, context: *mu
     // SAFETY: likewise; SA_SIGINFO was asked for.
     let context = unsafe { &*context.cast::<libc::ucontext_t>() };
     if info.si_code == libc::SI_TIMER {
-        take(overrun(info), context);
+        take(context);
     }
     *errno = before;
 }
 
-/// How often the timer ran out beyond the once that the signal tells of.
-#[expect(unsafe_code, reason = "the C library's record has no name for it")]
-fn overrun(info: &libc::siginfo_t) -> u32 {
-    /// Where the kernel puts it in the records of timers (`_sifields._timer._overrun`), on all 64-bit processors.
-    const PLACE: usize = 20;
-    const { assert!(size_of::<libc::siginfo_t>() >= PLACE + 4 && align_of::<libc::siginfo_t>() >= 4) };
-    // SAFETY: within the record and aligned, by the assertion.
-    let overrun = unsafe { (&raw const *info).cast::<i32>().wrapping_byte_add(PLACE).read() };
-    overrun.max(0) as u32
-}
-
-fn take(overrun: u32, context: &libc::ucontext_t) {
+fn take(context: &libc::ucontext_t) {
     let (Some(account), Some(registers)) = (progress::current(), registers(context)) else { return };
-    let weight = match STATE.load(Ordering::Relaxed) {
-        CPU => overrun.saturating_add(1),
-        // Wall time passes for those who wait, too. Of the others the moment counts: a thread that had no processor, or kept
-        // the signal away, was nowhere meanwhile.
-        WALL if !waited(&registers, context) => 1,
+    match STATE.load(Ordering::Relaxed) {
+        CPU => {}
+        // Wall time passes for those who wait, too.
+        WALL if !waited(&registers, context) => {}
         _ => return,
-    };
+    }
     let Some(ring) = RINGS.get(account.number() as usize).and_then(ring) else { return };
     let Some(mut writing) = ring.begin() else { return };
     let mut is_inside = false;
@@ -261,7 +256,7 @@ fn take(overrun: u32, context: &libc::ucontext_t) {
     });
     walk(registers, rules::current(), &account.stack(), |address| writing.frame(address));
     let is_told = !account.stands_still() && (account.window.load(Ordering::Relaxed) != 0 || is_inside);
-    writing.end(Record { is_told, weight, at: clock::now() });
+    writing.end(Record { is_told, at: clock::now() });
 }
 
 /// A step as a word: the span's number, and one bit for what it is.

@@ -64,7 +64,7 @@ fn a_busy_thread_is_seen_where_it_is_busy() {
                         all += 1;
                         here += usize::from(sample.frames.iter().any(|&at| is_in(at, burn as *const () as usize)));
                         deep += usize::from(sample.frames.len() >= 4);
-                        assert!(sample.weight >= 1 && sample.at > 0 && !sample.frames.is_empty());
+                        assert!(sample.at > 0 && !sample.frames.is_empty());
                         assert_eq!(sample.kind, 0, "it never told of itself");
                     }
                 });
@@ -74,6 +74,44 @@ fn a_busy_thread_is_seen_where_it_is_busy() {
             assert!(deep * 10 >= all * 9, "{rate:?}: {deep} of {all} stacks have four frames");
         });
     }
+}
+
+/// Each sample stands for as much of the thread's time, also of one that rests after each millisecond of work. Wide bounds: ticks may
+/// find it at rest more often than not for a while.
+#[test]
+fn samples_come_to_the_time_that_a_thread_worked() {
+    let _alone = alone();
+    let end = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _ends = Ends(end);
+        let (tell, told) = std::sync::mpsc::channel();
+        scope.spawn(move || {
+            progress::on_each_thread();
+            tell.send(progress::current().unwrap().number()).unwrap();
+            for turn in 0_u64.. {
+                if end.load(Ordering::Relaxed) {
+                    break;
+                }
+                let began = Instant::now();
+                while began.elapsed() < Duration::from_micros(700 + turn * 37 % 600) {
+                    burn(100);
+                }
+                thread::sleep(Duration::from_micros(300 + turn * 53 % 900));
+            }
+        });
+        let worker = told.recv().unwrap();
+        let account = accounts().into_iter().find(|account| account.number() == worker).unwrap();
+        let mut sampler = Sampler::start(Rate::Cpu).unwrap();
+        let (before, mut samples) = (cpu_time(account).unwrap(), 0);
+        until("half a second of work", || {
+            thread::sleep(Duration::from_millis(20));
+            sampler.drain(|sample| samples += u64::from(sample.account == worker));
+            cpu_time(account).unwrap() - before > 500_000_000
+        });
+        let worked = (cpu_time(account).unwrap() - before) as f64;
+        let seen = (samples * Rate::Cpu.period()) as f64;
+        assert!((0.6..1.6).contains(&(seen / worked)), "{samples} samples for {worked} ns");
+    });
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::tree::{Counts, Tree};
+use super::tree::Tree;
 use crate::symbols::{Origin, Place, Symbolizer};
 
 /// What stands in a stack, by numbers of names.
@@ -21,9 +21,9 @@ pub(super) enum Key {
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) key: Key,
-    /// By kind of work, those only where it was.
-    pub(super) kinds: Vec<(u32, Counts)>,
-    pub(super) all: Counts,
+    /// Its samples by kind of work, those only where it was.
+    pub(super) kinds: Vec<(u32, u64)>,
+    pub(super) all: u64,
     /// Equal for those that were in the same samples.
     pub(super) set: u64,
     /// How far in it stands, at most.
@@ -46,7 +46,7 @@ pub(super) fn all(tree: &Tree, symbols: &mut Symbolizer) -> Vec<Candidate> {
     let places: Vec<Rc<[Place]>> = tree.addresses.iter().map(|&address| symbols.places(address)).collect();
     let inclusive = tree.inclusive();
     let mut sets: Vec<_> =
-        tree.nodes.iter().enumerate().map(|(at, node)| if node.own.samples > 0 { mixed(at) } else { 0 }).collect();
+        tree.nodes.iter().enumerate().map(|(at, node)| if node.own > 0 { mixed(at) } else { 0 }).collect();
     for at in (0..sets.len()).rev() {
         let parent = tree.nodes[at].parent as usize;
         if parent != at {
@@ -69,7 +69,7 @@ pub(super) fn all(tree: &Tree, symbols: &mut Symbolizer) -> Vec<Candidate> {
                 Step::Leave(entered) => entered.into_iter().for_each(|candidate| search.open[candidate as usize] -= 1),
                 Step::Into(node, mut caller, mut depth) => {
                     let (node, mut entered) = (node as usize, Vec::new());
-                    let counts = inclusive[node];
+                    let samples = inclusive[node];
                     for place in places[tree.nodes[node].what as usize].iter().rev() {
                         depth += 1;
                         let keys = [
@@ -80,7 +80,7 @@ pub(super) fn all(tree: &Tree, symbols: &mut Symbolizer) -> Vec<Candidate> {
                                 .map(|caller| Key::Path(caller, place.function)),
                         ];
                         for key in keys.into_iter().flatten() {
-                            entered.push(search.enter(key, place, kind, counts, sets[node], depth));
+                            entered.push(search.enter(key, place, kind, samples, sets[node], depth));
                         }
                         caller = Some(place.function);
                     }
@@ -101,24 +101,24 @@ struct Search {
 }
 
 impl Search {
-    fn enter(&mut self, key: Key, place: &Place, kind: u32, counts: Counts, set: u64, depth: u32) -> u32 {
+    fn enter(&mut self, key: Key, place: &Place, kind: u32, samples: u64, set: u64, depth: u32) -> u32 {
         let next = self.found.len() as u32;
         let number = *self.known.entry(key).or_insert(next);
         if number == next {
-            let (kinds, all, set, inlined) = (Vec::new(), Counts::default(), 0, 0);
+            let (kinds, all, set, inlined) = (Vec::new(), 0, 0, 0);
             self.found.push(Candidate { key, kinds, all, set, depth, origin: place.origin, inlined });
             self.open.push(0);
         }
         let candidate = &mut self.found[number as usize];
         if self.open[number as usize] == 0 {
-            candidate.all.add(counts);
+            candidate.all += samples;
             candidate.set = candidate.set.wrapping_add(set);
             match candidate.kinds.last_mut() {
-                Some((last, of_kind)) if *last == kind => of_kind.add(counts),
-                _ => candidate.kinds.push((kind, counts)),
+                Some((last, of_kind)) if *last == kind => *of_kind += samples,
+                _ => candidate.kinds.push((kind, samples)),
             }
             if place.is_inlined {
-                candidate.inlined += counts.weight;
+                candidate.inlined += samples;
             }
         }
         candidate.depth = candidate.depth.max(depth);

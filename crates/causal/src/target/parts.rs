@@ -1,6 +1,5 @@
 //! From samples to parts: which part of the time of each kind of work is a target's, and how well that is known.
 
-use super::tree::Counts;
 use super::{Part, Weights};
 use crate::kinds::{Kind, Step};
 
@@ -10,36 +9,33 @@ const FEW: f64 = 20.0;
 /// not what its thread does elsewhere.
 const LEAN: f64 = 2.0;
 
-/// What was sampled, by kinds of work.
+/// Numbers of samples, by kinds of work.
 pub(super) struct Kinds {
     kinds: Vec<Kind>,
     /// In each kind alone, and with the kinds below it.
-    own: Vec<Counts>,
-    with_inner: Vec<Counts>,
+    own: Vec<u64>,
+    with_inner: Vec<u64>,
 }
 
 impl Kinds {
-    pub(super) fn new(kinds: Vec<Kind>, sampled: impl Iterator<Item = (u32, Counts)>) -> Self {
-        let mut own = vec![Counts::default(); kinds.len()];
-        for (kind, counts) in sampled {
+    pub(super) fn new(kinds: Vec<Kind>, sampled: impl Iterator<Item = (u32, u64)>) -> Self {
+        let mut own = vec![0; kinds.len()];
+        for (kind, samples) in sampled {
             if let Some(own) = own.get_mut(kind as usize) {
-                own.add(counts);
+                *own += samples;
             }
         }
         let with_inner = sums(&kinds, &own);
         Self { kinds, own, with_inner }
     }
 
-    pub(super) fn all(&self) -> Counts {
-        self.own.iter().fold(Counts::default(), |mut all, counts| {
-            all.add(*counts);
-            all
-        })
+    pub(super) fn all(&self) -> u64 {
+        self.own.iter().sum()
     }
 
     /// The samples of each kind alone, by its number.
     pub(super) fn times(&self) -> Vec<f64> {
-        self.own.iter().map(|own| own.weight as f64).collect()
+        self.own.iter().map(|&own| own as f64).collect()
     }
 
     /// The kind's thread; the root's kind, 0, is a thread of its own.
@@ -55,9 +51,9 @@ impl Kinds {
     }
 
     /// Samples of a whole thread.
-    pub(super) fn of_thread(&self, thread: u32) -> Counts {
-        let counts = if thread == 0 { &self.own } else { &self.with_inner };
-        counts.get(thread as usize).copied().unwrap_or_default()
+    pub(super) fn of_thread(&self, thread: u32) -> u64 {
+        let samples = if thread == 0 { &self.own } else { &self.with_inner };
+        samples.get(thread as usize).copied().unwrap_or_default()
     }
 
     /// The name of the kind's thread.
@@ -89,21 +85,21 @@ impl Kinds {
     }
 
     /// All the time inside a span is the span's: measured, so without an error.
-    pub(super) fn of_span(&self, inside: &[u32]) -> (Weights, Counts) {
-        let (mut parts, mut all) = (vec![Part::default(); self.kinds.len()], Counts::default());
+    pub(super) fn of_span(&self, inside: &[u32]) -> (Weights, u64) {
+        let (mut parts, mut all) = (vec![Part::default(); self.kinds.len()], 0);
         for &kind in inside {
             parts[kind as usize].part = 1.0;
-            all.add(self.own[kind as usize]);
+            all += self.own[kind as usize];
         }
         (Weights { parts, calls: None }, all)
     }
 
     /// Of something that was sampled so often in each of some kinds.
-    pub(super) fn of_samples(&self, hits: &[(u32, Counts)]) -> Weights {
-        let mut own = vec![Counts::default(); self.kinds.len()];
-        for (kind, counts) in hits {
+    pub(super) fn of_samples(&self, hits: &[(u32, u64)]) -> Weights {
+        let mut own = vec![0; self.kinds.len()];
+        for (kind, samples) in hits {
             if let Some(own) = own.get_mut(*kind as usize) {
-                own.add(*counts);
+                *own += samples;
             }
         }
         let inner = sums(&self.kinds, &own);
@@ -126,26 +122,26 @@ impl Kinds {
     }
 }
 
-fn sums(kinds: &[Kind], own: &[Counts]) -> Vec<Counts> {
+fn sums(kinds: &[Kind], own: &[u64]) -> Vec<u64> {
     let mut sums = own.to_vec();
     for at in (1..sums.len()).rev() {
         let parent = kinds[at].parent as usize;
         let here = sums[at];
-        sums[parent].add(here);
+        sums[parent] += here;
     }
     sums
 }
 
 /// The part that `hits` are of `all`, and its standard error. `around` is the part in the surroundings.
-fn estimate(hits: Counts, all: Counts, around: Option<f64>) -> (f64, f64) {
-    let samples = all.effective();
-    let own = if all.weight == 0 { 0.0 } else { hits.weight as f64 / all.weight as f64 };
+fn estimate(hits: u64, all: u64, around: Option<f64>) -> (f64, f64) {
+    let samples = all as f64;
+    let own = if all == 0 { 0.0 } else { hits as f64 / samples };
     let lean = LEAN * (1.0 - samples / FEW).max(0.0);
     let part = match around {
         Some(around) if lean > 0.0 => (own * samples + around * lean) / (samples + lean),
         _ => own,
     };
-    if hits.weight == 0 && part == 0.0 {
+    if hits == 0 && part == 0.0 {
         // Not even its surroundings have it.
         return (0.0, 0.0);
     }
@@ -157,10 +153,6 @@ fn estimate(hits: Counts, all: Counts, around: Option<f64>) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn counts(samples: u64) -> Counts {
-        Counts { weight: samples * 4, squares: samples * 16, samples }
-    }
 
     #[test]
     fn parts_are_hits_by_samples_and_lean_on_their_surroundings_where_those_are_few() {
@@ -176,7 +168,7 @@ mod tests {
             ("all", 50, 50, None, (1.0, 0.0139)),
         ];
         for (why, hits, all, around, want) in cases {
-            let got = estimate(counts(hits), counts(all), around);
+            let got = estimate(hits, all, around);
             assert!(close(got, want), "{why}: {got:?}, expected {want:?}");
         }
     }
@@ -192,19 +184,16 @@ mod tests {
             kind(2, Step::Span(7)),
             kind(0, Step::Thread("other".into())),
         ];
-        let kinds = Kinds::new(
-            kinds,
-            [(1, counts(100)), (2, counts(50)), (3, counts(50)), (4, counts(0)), (5, counts(100))].into_iter(),
-        );
-        assert_eq!(kinds.all(), counts(300));
+        let kinds = Kinds::new(kinds, [(1, 100), (2, 50), (3, 50), (4, 0), (5, 100)].into_iter());
+        assert_eq!(kinds.all(), 300);
         assert_eq!(kinds.spans(), [(7, vec![2, 3, 4])]);
         let (weights, all) = kinds.of_span(&[2, 3, 4]);
-        assert_eq!(all, counts(100));
+        assert_eq!(all, 100);
         assert_eq!((0..6).map(|kind| weights.part(kind)).collect::<Vec<_>>(), [0.0, 0.0, 1.0, 1.0, 1.0, 0.0]);
-        let weights = kinds.of_samples(&[(2, counts(50))]);
+        let weights = kinds.of_samples(&[(2, 50)]);
         assert_eq!([1, 2, 3, 5].map(|kind| weights.part(kind)), [0.0, 1.0, 0.0, 0.0]);
         // Never sampled: as what surrounds it.
         assert!((weights.part(4) - 0.5).abs() < 1e-9, "{:?}", weights.parts);
-        assert_eq!((kinds.thread(4), kinds.thread_name(4), kinds.of_thread(1)), (1, "worker", counts(200)));
+        assert_eq!((kinds.thread(4), kinds.thread_name(4), kinds.of_thread(1)), (1, "worker", 200));
     }
 }

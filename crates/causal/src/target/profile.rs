@@ -26,24 +26,20 @@ pub struct Profile {
     symbols: Symbolizer,
     upstreams: Vec<u32>,
     samples: u64,
-}
-
-impl Default for Profile {
-    fn default() -> Self {
-        Self::new()
-    }
+    /// What a sample stands for, nanoseconds.
+    period: u64,
 }
 
 impl Profile {
-    /// Without samples.
+    /// Without samples, each of which will stand for `period` nanoseconds ([`crate::sample::Rate::period`]).
     #[must_use]
-    pub fn new() -> Self {
-        Self { tree: Tree::new(), symbols: Symbolizer::new(), upstreams: Vec::new(), samples: 0 }
+    pub fn new(period: u64) -> Self {
+        Self { tree: Tree::new(), symbols: Symbolizer::new(), upstreams: Vec::new(), samples: 0, period }
     }
 
     #[cfg(test)]
-    pub(super) fn bounded(nodes_max: usize) -> Self {
-        Self { tree: Tree::bounded(nodes_max), ..Self::new() }
+    pub(super) fn bounded(nodes_max: usize, period: u64) -> Self {
+        Self { tree: Tree::bounded(nodes_max), ..Self::new(period) }
     }
 
     /// Adds a sample. A microsecond or two.
@@ -80,18 +76,18 @@ impl Profile {
     /// threads few are kept, unless they were asked for.
     pub fn targets(&mut self, wanted: &[String], max: usize) -> Vec<Target> {
         let kinds = self.kinds();
-        let all = kinds.all().weight.max(1) as f64;
+        let all = kinds.all().max(1) as f64;
         let mut candidates = candidates::all(&self.tree, &mut self.symbols);
-        candidates.retain(|candidate| candidate.all.weight > 0);
+        candidates.retain(|candidate| candidate.all > 0);
         let names: Vec<_> = candidates.iter().map(|candidate| self.name(candidate.key)).collect();
-        let share = |candidate: &Candidate| candidate.all.weight as f64 / all;
+        let share = |candidate: &Candidate| candidate.all as f64 / all;
 
         let mut chosen: Vec<usize> = self.worthwhile(&candidates, &kinds, all, max);
         for name in wanted {
             let mut matches: Vec<_> = (0..names.len()).filter(|&at| names[at] == *name).collect();
             if matches.is_empty() {
                 matches = (0..names.len()).filter(|&at| names[at].contains(name.as_str())).collect();
-                matches.sort_by_key(|&at| std::cmp::Reverse(candidates[at].all.weight));
+                matches.sort_by_key(|&at| std::cmp::Reverse(candidates[at].all));
                 matches.truncate(max.max(1));
             }
             chosen.extend(matches);
@@ -107,7 +103,7 @@ impl Profile {
                     name: names[at].clone(),
                     kind: kind(candidate),
                     share: share(candidate),
-                    samples: candidate.all.samples,
+                    samples: candidate.all,
                     weights: kinds.of_samples(&candidate.kinds),
                 }
             })
@@ -115,15 +111,9 @@ impl Profile {
         let spans = progress::spans();
         let span_name = |span: u32| spans.get(span as usize).cloned().unwrap_or_default();
         for (span, inside) in kinds.spans() {
-            let (weights, counts) = kinds.of_span(&inside);
-            let share = counts.weight as f64 / all;
-            targets.push(Target {
-                name: span_name(span),
-                kind: TargetKind::Span,
-                share,
-                samples: counts.samples,
-                weights,
-            });
+            let (weights, samples) = kinds.of_span(&inside);
+            let share = samples as f64 / all;
+            targets.push(Target { name: span_name(span), kind: TargetKind::Span, share, samples, weights });
         }
         for &span in &self.upstreams {
             let weights = Weights { parts: Vec::new(), calls: Some(span) };
@@ -148,12 +138,12 @@ impl Profile {
         names
     }
 
-    /// Stacks of functions with the thread's name first, by their weight, the heaviest first. What is beyond the first thousands is
+    /// Stacks of functions with the thread's name first, the most frequent first. What is beyond the first thousands is
     /// one stack of its thread.
     pub fn stacks(&mut self) -> Vec<Stack> {
         let kinds = self.kinds();
         let mut counts: HashMap<(String, Vec<u32>), u64> = HashMap::new();
-        for node in self.tree.nodes.iter().filter(|node| node.own.weight > 0) {
+        for node in self.tree.nodes.iter().filter(|node| node.own > 0) {
             let (mut frames, mut at) = (Vec::new(), node);
             while self.tree.nodes[at.parent as usize].what != at.what
                 || !std::ptr::eq(&self.tree.nodes[at.parent as usize], at)
@@ -164,14 +154,14 @@ impl Profile {
                 at = &self.tree.nodes[at.parent as usize];
             }
             frames.reverse();
-            *counts.entry((kinds.thread_name(at.what).to_owned(), frames)).or_default() += node.own.weight;
+            *counts.entry((kinds.thread_name(at.what).to_owned(), frames)).or_default() += node.own;
         }
         let mut stacks: Vec<_> = counts
             .into_iter()
             .map(|((thread, frames), count)| {
                 let frames =
                     std::iter::once(thread).chain(frames.iter().map(|&name| self.symbols.name(name).to_owned()));
-                Stack { frames: frames.collect(), count }
+                Stack { frames: frames.collect(), count, nanoseconds: count.saturating_mul(self.period) }
             })
             .collect();
         stacks.sort_unstable_by(|a, b| b.count.cmp(&a.count).then_with(|| a.frames.cmp(&b.frames)));
@@ -179,8 +169,11 @@ impl Profile {
         for stack in stacks.drain(stacks.len().min(STACKS_MAX)..) {
             let frames = vec![stack.frames[0].clone(), "[others]".to_owned()];
             match others.iter_mut().find(|other| other.frames == frames) {
-                Some(other) => other.count += stack.count,
-                None => others.push(Stack { frames, count: stack.count }),
+                Some(other) => {
+                    other.count += stack.count;
+                    other.nanoseconds += stack.nanoseconds;
+                }
+                None => others.push(Stack { frames, ..stack }),
             }
         }
         stacks.extend(others);
@@ -202,7 +195,7 @@ impl Profile {
 
     /// The most sampled of each kind, one of each set, few of what is everywhere.
     fn worthwhile(&self, candidates: &[Candidate], kinds: &Kinds, all: f64, max: usize) -> Vec<usize> {
-        let is_seen = |candidate: &Candidate| candidate.all.weight as f64 >= SHARE_MIN * all;
+        let is_seen = |candidate: &Candidate| candidate.all as f64 >= SHARE_MIN * all;
         let mut callers: HashMap<u32, u32> = HashMap::new();
         for candidate in candidates.iter().filter(|candidate| is_seen(candidate)) {
             if let Key::Path(_, callee) = candidate.key {
@@ -234,7 +227,7 @@ impl Profile {
             sets.entry(candidates[at].set).and_modify(|best| *best = (*best).min_by_rank(at, rank)).or_insert(at);
         }
         let mut by_share: Vec<_> = sets.into_values().collect();
-        by_share.sort_by_key(|&at| (std::cmp::Reverse(candidates[at].all.weight), rank(&at)));
+        by_share.sort_by_key(|&at| (std::cmp::Reverse(candidates[at].all), rank(&at)));
 
         // By thread, those that are in all of its stacks: the least inclusive come last.
         let mut whole: HashMap<u32, Vec<usize>> = HashMap::new();
@@ -283,17 +276,16 @@ impl ByRank for usize {
 /// The thread in whose stacks it always is, if it is so in each thread where it is at all.
 fn whole_of(candidate: &Candidate, kinds: &Kinds) -> Option<u32> {
     let mut by_thread: HashMap<u32, u64> = HashMap::new();
-    for (kind, counts) in &candidate.kinds {
-        *by_thread.entry(kinds.thread(*kind)).or_default() += counts.weight;
+    for (kind, samples) in &candidate.kinds {
+        *by_thread.entry(kinds.thread(*kind)).or_default() += samples;
     }
-    let is_whole =
-        |(thread, weight): (&u32, &u64)| *weight as f64 >= SHARE_WHOLE * kinds.of_thread(*thread).weight as f64;
+    let is_whole = |(thread, samples): (&u32, &u64)| *samples as f64 >= SHARE_WHOLE * kinds.of_thread(*thread) as f64;
     by_thread.iter().all(is_whole).then(|| by_thread.iter().max_by_key(|of| of.1).map(|of| *of.0)).flatten()
 }
 
 fn kind(candidate: &Candidate) -> TargetKind {
     match candidate.key {
-        Key::Function(_) if candidate.inlined >= candidate.all.weight => TargetKind::Inlined,
+        Key::Function(_) if candidate.inlined >= candidate.all => TargetKind::Inlined,
         Key::Function(_) => TargetKind::Function,
         Key::Line(_) => TargetKind::Line,
         Key::Path(..) => TargetKind::Path,

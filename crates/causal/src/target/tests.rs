@@ -24,9 +24,12 @@ fn cold_one() -> usize {
     std::hint::black_box(address ^ 1) ^ 1
 }
 
+/// Of a sample, nanoseconds.
+const PERIOD: u64 = 4_000_000;
+
 fn add(profile: &mut Profile, kind: u32, frames: &[usize], times: u32) {
     for _ in 0..times {
-        profile.add(&Sample { account: 0, kind, weight: 4, at: 1, frames });
+        profile.add(&Sample { account: 0, kind, at: 1, frames });
     }
 }
 
@@ -45,7 +48,7 @@ fn profile() -> (Profile, u32, u32) {
     let worker = kinds::of_thread(&Account::new(0, "target-test-1"));
     let inside = kinds::inside(worker, Span::named("target-test span"));
     let ([hot, from_hot], [cold, from_cold]) = (outer(true), outer(false));
-    let mut profile = Profile::new();
+    let mut profile = Profile::new(PERIOD);
     // The innermost address is where the thread was; the others are where it will return to.
     add(&mut profile, inside, &[hot - 1, from_hot], 60);
     add(&mut profile, inside, &[from_hot - 1], 15);
@@ -91,7 +94,7 @@ fn a_callee_with_two_callers_has_two_paths() {
     let worker = kinds::of_thread(&Account::new(0, "target-paths-1"));
     let [hot, from_hot] = outer(true);
     let cold = outer(false)[0];
-    let mut profile = Profile::new();
+    let mut profile = Profile::new(PERIOD);
     add(&mut profile, worker, &[hot - 1, from_hot], 30);
     add(&mut profile, worker, &[hot - 1, cold], 50);
     add(&mut profile, worker, &[from_hot - 1], 20);
@@ -111,7 +114,7 @@ fn a_callee_with_two_callers_has_two_paths() {
 fn recursion_counts_once() {
     let worker = kinds::of_thread(&Account::new(0, "target-recursion-1"));
     let [hot, _] = outer(true);
-    let mut profile = Profile::new();
+    let mut profile = Profile::new(PERIOD);
     add(&mut profile, worker, &[hot - 1, hot, hot, hot], 10);
     let targets = profile.targets(&[], 40);
     assert_eq!(find(&targets, "::hot_one", TargetKind::Function).share, 1.0);
@@ -120,7 +123,7 @@ fn recursion_counts_once() {
 
 #[test]
 fn upstreams_are_targets_without_samples() {
-    let mut profile = Profile::new();
+    let mut profile = Profile::new(PERIOD);
     let span = Span::named("target-test upstream");
     profile.upstreams(&[span.id(), span.id()]);
     let targets = profile.targets(&[], 40);
@@ -134,7 +137,8 @@ fn upstreams_are_targets_without_samples() {
 fn stacks_are_merged_by_name_and_begin_with_the_thread() {
     let (mut profile, ..) = profile();
     let stacks = profile.stacks();
-    assert_eq!(stacks.iter().map(|stack| stack.count).collect::<Vec<_>>(), [240, 100, 60]);
+    assert_eq!(stacks.iter().map(|stack| stack.count).collect::<Vec<_>>(), [60, 25, 15]);
+    assert!(stacks.iter().all(|stack| stack.nanoseconds == stack.count * PERIOD), "{stacks:?}");
     assert_eq!(stacks[0].frames[0], "target-test");
     assert!(stacks[0].frames[1].ends_with("::outer") && stacks[0].frames[2].ends_with("::hot_one"), "{stacks:?}");
 }
@@ -143,13 +147,13 @@ fn stacks_are_merged_by_name_and_begin_with_the_thread() {
 fn beyond_the_bound_new_stacks_count_where_they_leave_the_known_ones() {
     let worker = kinds::of_thread(&Account::new(0, "target-bound-1"));
     let [hot, from_hot] = outer(true);
-    let mut profile = Profile::bounded(3);
+    let mut profile = Profile::bounded(3, PERIOD);
     add(&mut profile, worker, &[hot - 1, from_hot], 10);
     for at in 0..1000 {
         add(&mut profile, worker, &[at, from_hot], 1);
     }
     let stacks = profile.stacks();
-    assert_eq!(stacks.iter().map(|stack| stack.count).collect::<Vec<_>>(), [4000, 40]);
+    assert_eq!(stacks.iter().map(|stack| stack.count).collect::<Vec<_>>(), [1000, 10]);
     assert!(stacks[0].frames.last().unwrap().ends_with("::outer"));
     assert_eq!(profile.samples(), 1010);
 }
@@ -182,7 +186,7 @@ fn the_function_that_does_the_work_is_found() {
             }
         });
         let mut sampler = crate::sample::Sampler::start(crate::sample::Rate::Cpu).unwrap();
-        let mut profile = Profile::new();
+        let mut profile = Profile::new(PERIOD);
         let began = std::time::Instant::now();
         while profile.samples() < 100 {
             assert!(began.elapsed().as_secs() < 20);

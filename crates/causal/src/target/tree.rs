@@ -10,28 +10,6 @@ use crate::sample::Sample;
 /// Nodes that there may be; some 50 octets each.
 const NODES_MAX: usize = 1 << 20;
 
-/// What was sampled somewhere.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    /// The weights' sum, and that of their squares.
-    pub(super) weight: u64,
-    pub(super) squares: u64,
-    pub(super) samples: u64,
-}
-
-impl Counts {
-    pub(super) fn add(&mut self, other: Self) {
-        self.weight += other.weight;
-        self.squares += other.squares;
-        self.samples += other.samples;
-    }
-
-    /// As many samples of equal weight would say as much.
-    pub(super) fn effective(&self) -> f64 {
-        if self.squares == 0 { 0.0 } else { (self.weight as f64).powi(2) / self.squares as f64 }
-    }
-}
-
 #[derive(Debug)]
 pub(super) struct Node {
     /// The node of the caller; a root is its own.
@@ -39,7 +17,7 @@ pub(super) struct Node {
     /// The address, by number; of a root the kind of work.
     pub(super) what: u32,
     /// Samples that end here.
-    pub(super) own: Counts,
+    pub(super) own: u64,
 }
 
 #[derive(Debug, Default)]
@@ -69,7 +47,7 @@ impl Tree {
             Some(&root) => root,
             None => {
                 let root = self.nodes.len() as u32;
-                self.nodes.push(Node { parent: root, what: sample.kind, own: Counts::default() });
+                self.nodes.push(Node { parent: root, what: sample.kind, own: 0 });
                 self.roots.insert(sample.kind, root);
                 root
             }
@@ -87,24 +65,23 @@ impl Tree {
                 None if self.nodes.len() >= self.nodes_max => break,
                 None => {
                     let new = self.nodes.len() as u32;
-                    self.nodes.push(Node { parent: at, what: number, own: Counts::default() });
+                    self.nodes.push(Node { parent: at, what: number, own: 0 });
                     self.known.insert((at, number), new);
                     new
                 }
             };
         }
-        let weight = u64::from(sample.weight);
-        self.nodes[at as usize].own.add(Counts { weight, squares: weight * weight, samples: 1 });
+        self.nodes[at as usize].own += 1;
     }
 
-    /// For each node, what was sampled there and in what it called.
-    pub(super) fn inclusive(&self) -> Vec<Counts> {
+    /// For each node, the samples of it and of what it called.
+    pub(super) fn inclusive(&self) -> Vec<u64> {
         let mut counts: Vec<_> = self.nodes.iter().map(|node| node.own).collect();
         for at in (0..counts.len()).rev() {
             let parent = self.nodes[at].parent as usize;
             if parent != at {
                 let here = counts[at];
-                counts[parent].add(here);
+                counts[parent] += here;
             }
         }
         counts
