@@ -505,7 +505,7 @@ fn probes(evidence: &Evidence, point: Option<&u32>) -> Vec<ProbeBlock> {
 fn baseline(recordings: &[Arc<Recording>], points: &[u32]) -> Vec<f64> {
     let mut sums = vec![(0.0, 0.0); points.len()];
     for recording in recordings.iter().take(FIRST_WINDOWS * 2) {
-        let replay = crate::replay::Replay::new(&recording.trace);
+        let replay = crate::replay::Replay::new(&recording.trace, None);
         for (&point, (sum, count)) in points.iter().zip(&mut sums) {
             let point = replay.measured().point(point);
             *sum += point.latency_mean * point.timed as f64;

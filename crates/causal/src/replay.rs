@@ -23,6 +23,7 @@ use progress::Sharing;
 use crate::outcome::{Outcome, PointOutcome};
 use crate::target::Weights;
 use crate::trace::Trace;
+pub(crate) use script::LAGS_MIN;
 use script::{Cause, Job, Link, NONE, Script, Step, When, Work};
 
 /// Whose pace what comes from outside goes at.
@@ -45,10 +46,11 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Reads a trace. Takes a few hundred nanoseconds for each event.
+    /// Reads a trace. Takes a few hundred nanoseconds for each event. `lag` is how long threads of the program usually take to be up,
+    /// nanoseconds, where that is known: for a window in which few ever slept.
     #[must_use]
-    pub fn new(trace: &Trace) -> Self {
-        let script = script::write(trace);
+    pub fn new(trace: &Trace, lag: Option<f64>) -> Self {
+        let script = script::write(trace, lag);
         let totals = recorded(&script);
         let measures = totals.measures();
         let measured = totals.outcome(&measures, script.busiest);

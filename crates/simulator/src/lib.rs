@@ -97,7 +97,7 @@ pub fn record(program: &Program, seed: u64, plan: Plan) -> Vec<Trace> {
 #[must_use]
 pub fn screen(traces: &[Trace], weights: &Weights, speedup: f64, pace: Pace) -> Vec<(Outcome, Outcome)> {
     let pair = |trace: &Trace| {
-        let replay = Replay::new(trace);
+        let replay = Replay::new(trace, None);
         (replay.run(weights, 0.0, pace), replay.run(weights, speedup, pace))
     };
     traces.iter().map(pair).collect()

@@ -34,7 +34,12 @@ pub struct Recording {
     pub has_load: bool,
     /// How those behave who are outside.
     pub habit: Habit,
+    /// How long event loops that slept took to be up for what came, nanoseconds, where the kernel said when it did: some of them.
+    pub lags: Vec<u64>,
 }
+
+/// Lags of a window that are kept.
+const LAGS_MAX: usize = 64;
 
 impl Recording {
     /// Reads a trace. `wanted` says for how long an account's thread had a processor in the window, or waited for one; `None` when that
@@ -44,6 +49,7 @@ impl Recording {
         let length = trace.span.end.saturating_sub(trace.span.start);
         let mut kinds = BTreeMap::new();
         let (mut hits, mut calls, mut has_load, mut changes) = (Vec::new(), Vec::new(), false, 0);
+        let mut lags: Vec<u64> = Vec::new();
         let mut hooks = 0.0;
         for thread in &mut trace.threads {
             let (own, hooked) = time_by_kind(thread, &trace.span, trace.hook);
@@ -55,6 +61,7 @@ impl Recording {
                 thread.running = ((wanted as f64 - hooked) / wall).clamp(0.01, 1.0);
             }
             hooks += hooked;
+            lags.extend(wake_ups(thread).take(LAGS_MAX - lags.len()));
             for (kind, time) in own {
                 *kinds.entry(kind).or_insert(0.0) += time * thread.running;
             }
@@ -76,7 +83,7 @@ impl Recording {
         let lens = trace.threads.iter().map(|thread| thread.events.len());
         let (events, events_max) = (lens.clone().sum(), lens.max().unwrap_or(0));
         let (busy, habit) = (kinds.values().sum(), Habit::of(&trace));
-        Self { trace, length, events, events_max, changes, kinds, busy, hooks, hits, calls, has_load, habit }
+        Self { trace, length, events, events_max, changes, kinds, busy, hooks, hits, calls, has_load, habit, lags }
     }
 
     /// How much memory it takes.
@@ -90,6 +97,24 @@ impl Recording {
     pub fn hits(&self, point: u32) -> u64 {
         self.hits.get(point as usize).copied().unwrap_or(0)
     }
+}
+
+/// For each time that an event loop slept: from when the first octets had come that it then found until it was up.
+fn wake_ups(thread: &Thread) -> impl Iterator<Item = u64> {
+    let (mut since, mut woken) = (None, None);
+    thread.events.iter().filter_map(move |&(at, event)| {
+        match event {
+            Event::BlockBegan => since = Some(at),
+            Event::BlockEnded => woken = Some(since.take()?..at),
+            Event::Kind(_) => {}
+            // Where it is not known when they came, it is when they were found.
+            Event::Arrived { at: came, .. } if came != at => {
+                return woken.take().filter(|slept| slept.contains(&came)).map(|slept| slept.end - came);
+            }
+            _ => woken = None,
+        }
+        None
+    })
 }
 
 /// For how long the thread was not blocked, by kind of work, but for what hooks took of it; and that.
@@ -228,6 +253,26 @@ mod tests {
         assert_eq!((recording.calls.as_slice(), recording.has_load, recording.events), (&[9][..], true, 4));
         let nothing = Recording::new(Trace::default(), |_| None);
         assert_eq!((nothing.busy, nothing.length, nothing.has_load), (0.0, 0, false));
+    }
+
+    /// Only what came while it slept woke it, and only the first one did; one that is found when it came has no time of its own.
+    #[test]
+    fn a_recording_knows_how_long_its_loops_took_to_be_up() {
+        let slept = |from, until| [(from, Event::BlockBegan), (until, Event::BlockEnded)];
+        let arrived = |found, came| (found, Event::Arrived { connection: 1, at: came });
+        let mut events = vec![(1005, Event::BlockEnded), arrived(1006, 1001)];
+        events.extend(slept(1010, 1020));
+        events.extend([(1021, Event::Kind(3)), arrived(1022, 1013), arrived(1023, 1012)]);
+        events.extend(slept(1030, 1040));
+        events.push(arrived(1041, 1029));
+        events.extend(slept(1050, 1060));
+        events.push(arrived(1061, 1061));
+        events.extend(slept(1070, 1080));
+        events.extend([(1081, Event::Hit { point: 0 }), arrived(1082, 1075)]);
+        events.extend(slept(1090, 1095));
+        events.push(arrived(1096, 1090));
+        let trace = Trace { span: 1000..1100, threads: vec![thread(&events)], ..Trace::default() };
+        assert_eq!(Recording::new(trace, |_| None).lags, [7, 5]);
     }
 
     /// Each window has the same chance to be kept, the first as well as the last, and memory is bounded.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::estimate::Recording;
 use crate::outcome::PointOutcome;
 use crate::own;
-use crate::replay::{Pace, Replay};
+use crate::replay::{LAGS_MIN, Pace, Replay};
 use crate::report::LoadKind;
 use crate::statistics::{Ratio, Stream};
 use crate::target::Weights;
@@ -87,14 +87,16 @@ impl Screen {
         crew: Crew,
         go_on: impl Fn(usize) -> bool + Sync,
     ) -> Self {
-        let next = AtomicUsize::new(0);
+        let (next, lag) = (AtomicUsize::new(0), usual_lag(recordings));
         let work = || {
             let mut screen =
                 Self { answers: vec![vec![Answer::default(); points.len()]; questions.len()], ..Self::default() };
             loop {
                 let number = next.fetch_add(1, Relaxed);
                 match recordings.get(number) {
-                    Some(recording) if go_on(number) => screen.ask_one(recording, questions, points, pace),
+                    Some(recording) if go_on(number) => {
+                        screen.ask_one(recording, lag, questions, points, pace);
+                    }
                     _ => break screen,
                 }
                 own::tell();
@@ -138,9 +140,16 @@ impl Screen {
         self.windows += other.windows;
     }
 
-    fn ask_one(&mut self, recording: &Recording, questions: &[Question<'_>], points: &[u32], pace: Pace) {
+    fn ask_one(
+        &mut self,
+        recording: &Recording,
+        lag: Option<f64>,
+        questions: &[Question<'_>],
+        points: &[u32],
+        pace: Pace,
+    ) {
         self.windows += 1;
-        let replay = Replay::new(&recording.trace);
+        let replay = Replay::new(&recording.trace, lag);
         let before = replay.run(&Weights::default(), 0.0, pace);
         if !recording.trace.threads.is_empty() {
             self.busiest.push(before.busiest);
@@ -162,6 +171,14 @@ impl Screen {
             }
         }
     }
+}
+
+/// How long a thread takes to be up, the median over all windows: what one of a server that was never idle does not tell, but another
+/// one may. `None` where even all of them tell too little.
+fn usual_lag(recordings: &[Arc<Recording>]) -> Option<f64> {
+    let mut lags: Vec<u64> = recordings.iter().flat_map(|recording| recording.lags.iter().copied()).collect();
+    lags.sort_unstable();
+    (lags.len() >= LAGS_MIN).then(|| lags[lags.len() / 2] as f64)
 }
 
 /// Whether a window has any time of a target's.

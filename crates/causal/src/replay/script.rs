@@ -248,7 +248,8 @@ struct Hand {
     unexplained: Option<(u64, u64)>,
 }
 
-pub(super) fn write(trace: &Trace) -> Script {
+/// `lag` is how long a thread usually takes to be up, where that is known from elsewhere.
+pub(super) fn write(trace: &Trace, lag: Option<f64>) -> Script {
     let marks = Marks::find(trace);
     let mut releases = Releases::new();
     let mut whoms = HashMap::new();
@@ -286,7 +287,7 @@ pub(super) fn write(trace: &Trace) -> Script {
     for number in 0..trace.threads.len() {
         writer.thread(number);
     }
-    writer.finish()
+    writer.finish(lag)
 }
 
 impl Writer<'_> {
@@ -568,7 +569,7 @@ impl Writer<'_> {
         hand.own = 0;
     }
 
-    fn finish(mut self) -> Script {
+    fn finish(mut self, lag: Option<f64>) -> Script {
         for job in 0..self.script.jobs.len() {
             if let When::After { mark, gap: 0.0, link: Link::Program } = self.script.jobs[job].cause.when {
                 let setter = self.script.jobs.get(self.setters[mark as usize] as usize).map(|setter| setter.thread);
@@ -594,7 +595,8 @@ impl Writer<'_> {
                 chain => chain,
             };
         }
-        self.script.lag = usual(&mut self.lags).unwrap_or(0.0);
+        let lag = lag.filter(|_| self.lags.len() < LAGS_MIN);
+        self.script.lag = lag.or_else(|| usual(&mut self.lags)).unwrap_or(0.0);
         self.script.lock_lag = usual(&mut self.lock_lags).unwrap_or(self.script.lag);
         self.script.locks = self.locks.0.len() as u32;
         self.script.visits = self.visits.0.len() as u32;
@@ -604,7 +606,7 @@ impl Writer<'_> {
 }
 
 /// Lags below this number may all be of threads that had no processor; one of [`LAG_FEW`] at most is believed then.
-const LAGS_MIN: usize = 20;
+pub(crate) const LAGS_MIN: usize = 20;
 const LAG_FEW: f64 = 20_000.0;
 
 /// The median; of few no more than what a wake-up takes at most where there is a processor.

@@ -62,7 +62,7 @@ fn event_loop(clients: u64, away: u64, service: u64, target: u64, until: u64) ->
 // S = 1 - p(v)/p(0): a loop that never waits saves what the target saves.
 #[test]
 fn a_saturated_loop_gains_the_target_s_share() {
-    let replay = Replay::new(&event_loop(32, 20 * US, 50 * US, 20 * US, 100_000 * US));
+    let replay = Replay::new(&event_loop(32, 20 * US, 50 * US, 20 * US, 100_000 * US), None);
     for speedup in [0.25, 0.5, 1.0] {
         near(gain(&replay, &target(), speedup, Pace::Closed), 0.4 * speedup);
     }
@@ -97,7 +97,7 @@ fn a_turn_ends_with_what_the_loop_told_itself() {
             events.push((begun + 110 * US, Event::BlockBegan));
         }
     }
-    let replay = Replay::new(&trace(500_000 * US, vec![thread(0, true, events)]));
+    let replay = Replay::new(&trace(500_000 * US, vec![thread(0, true, events)]), None);
     let (was, is) = (replay.measured().point(0), replay.run(&target(), 0.0, Pace::Open).point(0));
     near(was.latency_mean / 140e3, 1.0);
     near(is.latency_mean / was.latency_mean, 1.0);
@@ -108,21 +108,33 @@ fn a_turn_ends_with_what_the_loop_told_itself() {
 #[test]
 fn what_hooks_took_is_taken_off() {
     let recorded = event_loop(32, 20 * US, 50 * US, 20 * US, 100_000 * US);
-    let replay = Replay::new(&Trace { hook: 5_000.0, ..recorded.clone() });
+    let replay = Replay::new(&Trace { hook: 5_000.0, ..recorded.clone() }, None);
     near(gain(&replay, &target(), 0.5, Pace::Closed), 7.5 / 40.0);
     let [was, with, without] =
         [replay.measured(), &replay.run_as_recorded(Pace::Closed), &replay.run(&target(), 0.0, Pace::Closed)]
             .map(|outcome| outcome.point(0).ns_per_unit);
     near(with / was, 1.0);
     near(without / was, 0.8);
-    let all = Replay::new(&Trace { hook: 25_000.0, ..recorded });
+    let all = Replay::new(&Trace { hook: 25_000.0, ..recorded }, None);
     near(all.run(&target(), 0.0, Pace::Closed).point(0).ns_per_unit / was, 0.1);
+}
+
+// A loop that is never idle does not say how long it takes to be up; once it is faster it is idle before each turn. Four clients who
+// are away for 100 µs and then served for 10 come round in 110, or in 130 with 20 to be up.
+#[test]
+fn what_a_busy_loop_does_not_tell_others_may() {
+    let busy = event_loop(4, 100 * US, 50 * US, 40 * US, 100_000 * US);
+    near(gain(&Replay::new(&busy, None), &target(), 1.0, Pace::Closed), 1.0 - 110.0 / 200.0);
+    near(gain(&Replay::new(&busy, Some(20_000.0)), &target(), 1.0, Pace::Closed), 1.0 - 130.0 / 200.0);
+    // One that tells it itself needs no other's word.
+    let idle = event_loop(1, 150 * US, 50 * US, 20 * US, 100_000 * US);
+    near(gain(&Replay::new(&idle, Some(20_000.0)), &target(), 0.5, Pace::Closed), 10.0 / 200.0);
 }
 
 // One client: what it saves is part of a cycle that includes its own time.
 #[test]
 fn a_client_that_is_waited_for_hides_the_gain() {
-    let replay = Replay::new(&event_loop(1, 150 * US, 50 * US, 20 * US, 100_000 * US));
+    let replay = Replay::new(&event_loop(1, 150 * US, 50 * US, 20 * US, 100_000 * US), None);
     near(gain(&replay, &target(), 0.5, Pace::Closed), 10.0 / 200.0);
     let latency = |speedup| replay.run(&target(), speedup, Pace::Closed).point(0).latency_mean;
     near(1.0 - latency(0.5) / latency(0.0), 10.0 / 50.0);
@@ -132,7 +144,7 @@ fn a_client_that_is_waited_for_hides_the_gain() {
 // An open load sets the rate itself: only the time to an answer changes.
 #[test]
 fn an_open_load_gains_latency_only() {
-    let replay = Replay::new(&event_loop(2, 150 * US, 50 * US, 20 * US, 100_000 * US));
+    let replay = Replay::new(&event_loop(2, 150 * US, 50 * US, 20 * US, 100_000 * US), None);
     near(gain(&replay, &target(), 0.5, Pace::Open), 0.0);
     let latency = |speedup| replay.run(&target(), speedup, Pace::Open).point(0).latency_mean;
     near(1.0 - latency(0.5) / latency(0.0), 0.2);
@@ -157,7 +169,7 @@ fn inside_a_saturated_lock_and_outside() {
         ]);
     }
     let threads = (0..).zip(threads).map(|(number, events)| thread(number, false, events)).collect();
-    let replay = Replay::new(&trace(20_000 * US, threads));
+    let replay = Replay::new(&trace(20_000 * US, threads), None);
     near(gain(&replay, &target(), 0.25, Pace::Closed), 0.25);
     let outside =
         Weights { parts: vec![Part::default(), Part::default(), Part { part: 1.0, error: 0.0 }], calls: None };
@@ -183,7 +195,7 @@ fn who_never_lets_go_of_a_lock_is_not_twice_as_fast() {
         ]);
     }
     let threads = (0..).zip(threads).map(|(number, events)| thread(number, false, events)).collect();
-    let replay = Replay::new(&trace(25_000 * US, threads));
+    let replay = Replay::new(&trace(25_000 * US, threads), None);
     near(gain(&replay, &target(), 1.0, Pace::Closed), 0.2);
     near(gain(&replay, &target(), 0.25, Pace::Closed), 0.0);
 }
@@ -205,7 +217,7 @@ fn a_pipeline_goes_at_its_slow_stage_s_pace() {
     slow.sort_by_key(|&(at, _)| at);
     let mut both = vec![thread(0, false, fast), thread(1, false, slow)];
     (both[0].kind, both[1].kind) = (2, 1);
-    let replay = Replay::new(&trace(20_000 * US, both));
+    let replay = Replay::new(&trace(20_000 * US, both), None);
     // An item takes 20 us then; for room it takes 15 of these and 10 of the first.
     near(gain(&replay, &target(), 0.5, Pace::Closed), 1.0 - 25.0 / 40.0);
     let first = Weights { parts: vec![Part::default(), Part::default(), Part { part: 1.0, error: 0.0 }], calls: None };
@@ -227,7 +239,7 @@ fn a_backlog_from_before_the_window_is_worked_off_sooner() {
                 (at + 100 * US, Event::VisitEnded { visit: item + 1, point: 0 }),
             ]);
         }
-        let replay = Replay::new(&trace(50_000 * US, vec![thread(0, is_worker, events)]));
+        let replay = Replay::new(&trace(50_000 * US, vec![thread(0, is_worker, events)]), None);
         near(gain(&replay, &target(), 0.5, Pace::Closed), 0.3);
         let (was, is) = (replay.measured().point(0), replay.run(&target(), 0.0, Pace::Closed).point(0));
         near(is.ns_per_unit / was.ns_per_unit, 1.0);
@@ -247,7 +259,7 @@ fn what_was_waited_for_comes_no_sooner() {
             (at, Event::Kind(1)),
         ]);
     }
-    let replay = Replay::new(&trace(50_000 * US, vec![thread(0, false, events)]));
+    let replay = Replay::new(&trace(50_000 * US, vec![thread(0, false, events)]), None);
     near(gain(&replay, &target(), 1.0, Pace::Closed), 0.0);
 }
 
@@ -269,7 +281,7 @@ fn an_upstream_that_answers_sooner() {
             (at + 120 * US, Event::BlockBegan),
         ]);
     }
-    let replay = Replay::new(&trace(100_000 * US, vec![thread(0, true, events)]));
+    let replay = Replay::new(&trace(100_000 * US, vec![thread(0, true, events)]), None);
     let upstream = Weights { parts: Vec::new(), calls: Some(7) };
     near(gain(&replay, &upstream, 0.5, Pace::Closed), 0.25);
     near(gain(&replay, &Weights { parts: Vec::new(), calls: Some(8) }, 0.5, Pace::Closed), 0.0);
@@ -295,7 +307,7 @@ fn windows_that_make_no_sense_end() {
     ];
     for events in cases {
         for is_worker in [false, true] {
-            let replay = Replay::new(&trace(10, vec![thread(0, is_worker, events.clone())]));
+            let replay = Replay::new(&trace(10, vec![thread(0, is_worker, events.clone())]), None);
             for pace in [Pace::Closed, Pace::Open] {
                 let outcome = replay.run(&target(), 1.0, pace);
                 assert!(outcome.points.iter().all(|point| point.ns_per_unit.is_finite()));
