@@ -533,6 +533,8 @@ struct Totals {
     /// By point: when its units were done.
     times: Vec<Vec<f64>>,
     latencies: Vec<Vec<f64>>,
+    /// Units that may have been done with what lay there before the window.
+    backlog: usize,
 }
 
 impl Totals {
@@ -542,6 +544,7 @@ impl Totals {
             tallies: vec![vec![tally; script.chains as usize]; script.points as usize],
             times: vec![Vec::new(); script.points as usize],
             latencies: vec![Vec::new(); script.points as usize],
+            backlog: script.backlog,
         }
     }
 
@@ -560,7 +563,7 @@ impl Totals {
         let of_point = self.tallies.iter().zip(&self.times).zip(&mut self.latencies).zip(measures);
         let points = of_point
             .map(|(((tallies, times), latencies), measure)| {
-                PointOutcome::new(times.len() as u64, measure.apply(tallies, times), latencies)
+                PointOutcome::new(times.len() as u64, measure.apply(tallies, times, self.backlog), latencies)
             })
             .collect();
         Outcome { points, busiest }
@@ -586,8 +589,9 @@ impl Measure {
         if repeated * 2 > hits { Self::Chains } else { Self::Pooled }
     }
 
-    /// `times` are those of all units, ascending.
-    fn apply(self, tallies: &[Tally], times: &[f64]) -> f64 {
+    /// `times` are those of all units, ascending. The first ones, done with what lay in a queue when the window began, do not count, up
+    /// to half of all: who comes to the queue sooner has them at once, and then waits for what fills it.
+    fn apply(self, tallies: &[Tally], times: &[f64], backlog: usize) -> f64 {
         let until = match self {
             Self::Chains => {
                 // Chains of half as many units as the mean one has at least.
@@ -599,7 +603,8 @@ impl Measure {
             }
             Self::Pooled => f64::INFINITY,
         };
-        match &times[..times.partition_point(|&time| time <= until)] {
+        let units = &times[..times.partition_point(|&time| time <= until)];
+        match &units[backlog.min(units.len() / 2)..] {
             units @ [first, .., last] => (last - first) / (units.len() - 1) as f64,
             _ => 0.0,
         }

@@ -114,6 +114,8 @@ pub(super) struct Script {
     pub(super) lock_lag: f64,
     /// Which part of the time the busiest thread was not blocked.
     pub(super) busiest: f64,
+    /// How many messages that lay there before the window a thread took in it, the one that took most of them.
+    pub(super) backlog: usize,
 }
 
 /// What marks a trace has, by what they are of.
@@ -246,6 +248,8 @@ struct Hand {
     blocked: Option<u64>,
     /// A block that is over and not explained yet.
     unexplained: Option<(u64, u64)>,
+    /// Messages that lay there before the window.
+    backlog: usize,
 }
 
 /// `lag` is how long a thread usually takes to be up, where that is known from elsewhere.
@@ -319,6 +323,7 @@ impl Writer<'_> {
             held: Vec::new(),
             blocked,
             unexplained: None,
+            backlog: 0,
         };
         self.script.is_worker.push(thread.is_worker);
         self.script.running.push(thread.running.clamp(0.0, 1.0));
@@ -340,6 +345,7 @@ impl Writer<'_> {
         self.end_job(&mut hand, usize::MAX);
         let busy = 1.0 - idle as f64 / self.script.duration.max(1.0);
         self.script.busiest = self.script.busiest.max(busy);
+        self.script.backlog = self.script.backlog.max(hand.backlog);
     }
 
     /// One event; how long the thread was blocked before it.
@@ -386,7 +392,12 @@ impl Writer<'_> {
                     Some((mark, sent)) => (When::After { mark, gap: 0.0, link: Link::Program }, Some(sent)),
                     // It lay there before the window, so that whoever comes to it sooner takes it sooner.
                     None if message == 0 && blocked == 0 && hand.unexplained.is_none() => {
-                        let ready = if hand.is_worker { hand.ready } else { self.trace.span.start };
+                        let ready = if hand.is_worker {
+                            hand.ready
+                        } else {
+                            hand.backlog += 1;
+                            self.trace.span.start
+                        };
                         (When::At(self.since(ready)), Some(ready))
                     }
                     None => (When::At(self.since(at)), None),

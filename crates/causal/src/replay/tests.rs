@@ -224,6 +224,28 @@ fn a_pipeline_goes_at_its_slow_stage_s_pace() {
     near(gain(&replay, &first, 1.0, Pace::Closed), 0.0);
 }
 
+// What lay in a bounded queue when the window began is there at once for a second stage that takes no time; from then on it has an item
+// each 20 us, as the first makes them.
+#[test]
+fn a_full_queue_is_no_gain() {
+    const ROOM: u64 = 16;
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    for item in 0..500 {
+        let at = item * 40 * US;
+        second.push((at, Event::Took { message: item.saturating_sub(ROOM - 1), blocked: 0 }));
+        second.push((at, Event::Sent { message: 10_000 + item }));
+        second.push((at + 40 * US, Event::Hit { point: 0 }));
+        // Its item is ready when there is room for it, and it makes another one.
+        first.push((at, Event::Took { message: 10_000 + item, blocked: if item == 0 { 0 } else { 20 * US } }));
+        first.push((at, Event::Sent { message: 1 + item }));
+    }
+    let mut both = vec![thread(0, false, first), thread(1, false, second)];
+    (both[0].kind, both[1].kind) = (2, 1);
+    let replay = Replay::new(&trace(20_000 * US, both), None);
+    near(gain(&replay, &target(), 0.25, Pace::Closed), 0.25);
+    near(gain(&replay, &target(), 1.0, Pace::Closed), 0.5);
+}
+
 // What lay in a queue before the window waits for nobody: a consumer that has more of it than the window lasts is its own pace.
 #[test]
 fn a_backlog_from_before_the_window_is_worked_off_sooner() {
