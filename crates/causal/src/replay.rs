@@ -604,7 +604,7 @@ impl Measure {
             Self::Pooled => f64::INFINITY,
         };
         let units = &times[..times.partition_point(|&time| time <= until)];
-        match &units[backlog.min(units.len() / 2)..] {
+        match &units[backlog.min(units.len().saturating_sub(1) / 2)..] {
             units @ [first, .., last] => (last - first) / (units.len() - 1) as f64,
             _ => 0.0,
         }
