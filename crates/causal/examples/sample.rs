@@ -73,7 +73,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let named = began.elapsed();
         if has("--folded") {
             for stack in profile.stacks() {
-                println!("{} {}", stack.frames.join(";"), stack.count);
+                println!("{} {}", stack.frames.join(";"), stack.nanoseconds.div_ceil(1_000_000));
             }
             return Ok(());
         }

@@ -23,7 +23,6 @@ use progress::Sharing;
 use crate::outcome::{Outcome, PointOutcome};
 use crate::target::Weights;
 use crate::trace::Trace;
-pub(crate) use script::LAGS_MIN;
 use script::{Cause, Job, Link, NONE, Script, Step, When, Work};
 
 /// Whose pace what comes from outside goes at.
@@ -46,8 +45,8 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Reads a trace. Takes a few hundred nanoseconds for each event. `lag` is how long threads of the program usually take to be up,
-    /// nanoseconds, where that is known: for a window in which few ever slept.
+    /// Reads a trace. Takes a few hundred nanoseconds for each event. `lag` is how long a thread usually takes to be up, nanoseconds,
+    /// for a window that tells too little of it: one in which hardly any slept.
     #[must_use]
     pub fn new(trace: &Trace, lag: Option<f64>) -> Self {
         let script = script::write(trace, lag);
@@ -533,7 +532,7 @@ struct Totals {
     /// By point: when its units were done.
     times: Vec<Vec<f64>>,
     latencies: Vec<Vec<f64>>,
-    /// Units that may have been done with what lay there before the window.
+    /// Units that may have been done with what lay there before the window, at most.
     backlog: usize,
 }
 
@@ -589,8 +588,9 @@ impl Measure {
         if repeated * 2 > hits { Self::Chains } else { Self::Pooled }
     }
 
-    /// `times` are those of all units, ascending. The first ones, done with what lay in a queue when the window began, do not count, up
-    /// to half of all: who comes to the queue sooner has them at once, and then waits for what fills it.
+    /// `times` are those of all units, ascending. The first ones, done with what lay in queues when the window began, do not count, up
+    /// to half of all: who comes to a queue sooner has them at once, and then waits for what fills it. A few more than these are left
+    /// out where a unit takes several messages.
     fn apply(self, tallies: &[Tally], times: &[f64], backlog: usize) -> f64 {
         let until = match self {
             Self::Chains => {

@@ -275,6 +275,5 @@ pub struct Stack {
     /// How often.
     pub count: u64,
     /// Processor time for which that stands, nanoseconds.
-    #[serde(default)]
     pub nanoseconds: u64,
 }

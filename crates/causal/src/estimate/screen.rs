@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::estimate::Recording;
 use crate::outcome::PointOutcome;
 use crate::own;
-use crate::replay::{LAGS_MIN, Pace, Replay};
+use crate::replay::{Pace, Replay};
 use crate::report::LoadKind;
 use crate::statistics::{Ratio, Stream};
 use crate::target::Weights;
@@ -149,7 +149,7 @@ impl Screen {
         pace: Pace,
     ) {
         self.windows += 1;
-        let replay = Replay::new(&recording.trace, lag);
+        let replay = Replay::new(&recording.trace, lag.filter(|_| recording.lags.len() < LAGS_MIN));
         let before = replay.run(&Weights::default(), 0.0, pace);
         if !recording.trace.threads.is_empty() {
             self.busiest.push(before.busiest);
@@ -173,9 +173,12 @@ impl Screen {
     }
 }
 
-/// How long a thread takes to be up, the median over all windows: what one of a server that was never idle does not tell, but another
-/// one may. `None` where even all of them tell too little.
-fn usual_lag(recordings: &[Arc<Recording>]) -> Option<f64> {
+/// Lags below this number may all be of loops that had no processor.
+const LAGS_MIN: usize = 20;
+
+/// How long an event loop takes to be up, the median over all windows: what one of a server that was hardly idle does not tell, all of
+/// them may. `None` where even these tell too little.
+pub(super) fn usual_lag(recordings: &[Arc<Recording>]) -> Option<f64> {
     let mut lags: Vec<u64> = recordings.iter().flat_map(|recording| recording.lags.iter().copied()).collect();
     lags.sort_unstable();
     (lags.len() >= LAGS_MIN).then(|| lags[lags.len() / 2] as f64)

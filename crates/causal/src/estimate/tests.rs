@@ -41,6 +41,53 @@ fn a_crew_finds_what_one_finds() {
     }
 }
 
+/// A loop that is always busy with four clients who are away for 100 µs, units of 50, 40 of them the target's; and one whose client
+/// wakes it each time, 20 µs before it is up.
+fn loops(point: u32) -> [Arc<Recording>; 2] {
+    let (mut busy, mut idle) = (Vec::new(), Vec::new());
+    for unit in 0..200_u64 {
+        let (now, connection, visit) = (unit * 50_000, unit % 4 + 1, unit + 1);
+        let came = if unit < 4 { 0 } else { (unit - 3) * 50_000 + 100_000 };
+        busy.extend([
+            (now, Event::Arrived { connection, at: came.min(now) }),
+            (now, Event::VisitBegan { visit }),
+            (now, Event::Kind(1)),
+            (now + 40_000, Event::Kind(2)),
+            (now + 50_000, Event::Written { connection }),
+            (now + 50_000, Event::VisitEnded { visit, point }),
+        ]);
+        idle.extend([
+            (now, Event::BlockBegan),
+            (now + 30_000, Event::BlockEnded),
+            (now + 30_000, Event::Arrived { connection: 9, at: now + 10_000 }),
+            (now + 49_000, Event::Hit { point }),
+        ]);
+    }
+    [busy, idle].map(|events| {
+        let thread = Thread { number: 0, is_worker: true, running: 1.0, kind: 2, events };
+        Arc::new(Recording::new(Trace { span: 0..10_000_000, threads: vec![thread], ..Trace::default() }, |_| None))
+    })
+}
+
+/// Without the target's time the busy loop would be idle before each turn. Only the other window tells that it then takes 20 µs to be up.
+#[test]
+fn windows_tell_one_another_how_long_a_loop_takes_to_be_up() {
+    let point = progress::Point::named("estimate lags").id();
+    let [busy, idle] = loops(point);
+    assert_eq!((busy.lags.len(), screen::usual_lag(std::slice::from_ref(&busy))), (0, None));
+    assert_eq!(screen::usual_lag(&[busy.clone(), idle.clone()]), Some(20_000.0));
+    let hot = weights(1.0, 0.0, 0.0);
+    let questions = [Question { weights: &hot, speedup: 1.0 }];
+    // The first window alone is asked.
+    let left = |recordings: &[Arc<Recording>]| {
+        let pace = crate::replay::Pace::Closed;
+        let screen = Screen::ask(recordings, &questions, &[point], pace, Crew::default(), |windows| windows < 1);
+        screen.answers[0][0].time.estimate().unwrap().mean
+    };
+    let (alone, told) = (left(std::slice::from_ref(&busy)), left(&[busy, idle]));
+    assert!((alone - 110.0 / 200.0).abs() < 0.01 && (told - 130.0 / 200.0).abs() < 0.01, "{alone}, {told}");
+}
+
 /// Two hooks of 5 µs in each unit of 100: 90 are left, 25 of them the target's.
 #[test]
 fn hooks_are_nobody_s_gain() {

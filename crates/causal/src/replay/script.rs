@@ -114,7 +114,7 @@ pub(super) struct Script {
     pub(super) lock_lag: f64,
     /// Which part of the time the busiest thread was not blocked.
     pub(super) busiest: f64,
-    /// How many messages that lay there before the window a thread took in it, the one that took most of them.
+    /// How many messages, or free places of bounded channels, threads took that had lain there before the window.
     pub(super) backlog: usize,
 }
 
@@ -248,11 +248,9 @@ struct Hand {
     blocked: Option<u64>,
     /// A block that is over and not explained yet.
     unexplained: Option<(u64, u64)>,
-    /// Messages that lay there before the window.
-    backlog: usize,
 }
 
-/// `lag` is how long a thread usually takes to be up, where that is known from elsewhere.
+/// `lag` is how long a thread usually takes to be up, where that is known better than from the window.
 pub(super) fn write(trace: &Trace, lag: Option<f64>) -> Script {
     let marks = Marks::find(trace);
     let mut releases = Releases::new();
@@ -323,7 +321,6 @@ impl Writer<'_> {
             held: Vec::new(),
             blocked,
             unexplained: None,
-            backlog: 0,
         };
         self.script.is_worker.push(thread.is_worker);
         self.script.running.push(thread.running.clamp(0.0, 1.0));
@@ -345,7 +342,6 @@ impl Writer<'_> {
         self.end_job(&mut hand, usize::MAX);
         let busy = 1.0 - idle as f64 / self.script.duration.max(1.0);
         self.script.busiest = self.script.busiest.max(busy);
-        self.script.backlog = self.script.backlog.max(hand.backlog);
     }
 
     /// One event; how long the thread was blocked before it.
@@ -395,7 +391,7 @@ impl Writer<'_> {
                         let ready = if hand.is_worker {
                             hand.ready
                         } else {
-                            hand.backlog += 1;
+                            self.script.backlog += 1;
                             self.trace.span.start
                         };
                         (When::At(self.since(ready)), Some(ready))
@@ -606,9 +602,9 @@ impl Writer<'_> {
                 chain => chain,
             };
         }
-        let lag = lag.filter(|_| self.lags.len() < LAGS_MIN);
-        self.script.lag = lag.or_else(|| usual(&mut self.lags)).unwrap_or(0.0);
-        self.script.lock_lag = usual(&mut self.lock_lags).unwrap_or(self.script.lag);
+        let own = usual(&mut self.lags).unwrap_or(0.0);
+        self.script.lag = lag.unwrap_or(own);
+        self.script.lock_lag = usual(&mut self.lock_lags).unwrap_or(own);
         self.script.locks = self.locks.0.len() as u32;
         self.script.visits = self.visits.0.len() as u32;
         self.script.chains = self.chains.0.len() as u32;
@@ -617,7 +613,7 @@ impl Writer<'_> {
 }
 
 /// Lags below this number may all be of threads that had no processor; one of [`LAG_FEW`] at most is believed then.
-pub(crate) const LAGS_MIN: usize = 20;
+const LAGS_MIN: usize = 20;
 const LAG_FEW: f64 = 20_000.0;
 
 /// The median; of few no more than what a wake-up takes at most where there is a processor.

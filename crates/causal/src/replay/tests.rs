@@ -126,9 +126,6 @@ fn what_a_busy_loop_does_not_tell_others_may() {
     let busy = event_loop(4, 100 * US, 50 * US, 40 * US, 100_000 * US);
     near(gain(&Replay::new(&busy, None), &target(), 1.0, Pace::Closed), 1.0 - 110.0 / 200.0);
     near(gain(&Replay::new(&busy, Some(20_000.0)), &target(), 1.0, Pace::Closed), 1.0 - 130.0 / 200.0);
-    // One that tells it itself needs no other's word.
-    let idle = event_loop(1, 150 * US, 50 * US, 20 * US, 100_000 * US);
-    near(gain(&Replay::new(&idle, Some(20_000.0)), &target(), 0.5, Pace::Closed), 10.0 / 200.0);
 }
 
 // One client: what it saves is part of a cycle that includes its own time.

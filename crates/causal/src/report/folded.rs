@@ -3,7 +3,7 @@
 use super::Report;
 
 impl Report {
-    /// Folded stacks: `worker;main;serve 12`, in milliseconds of processor time. Empty when nothing was sampled.
+    /// Folded stacks: `worker;main;serve 12`, in milliseconds of processor time, of which what was seen has one at least. Empty when nothing was sampled.
     #[must_use]
     pub fn to_folded(&self) -> String {
         let mut out = String::new();
@@ -19,7 +19,7 @@ impl Report {
                     ch => ch,
                 }));
             }
-            out.push_str(&format!(" {}\n", stack.nanoseconds / 1_000_000));
+            out.push_str(&format!(" {}\n", stack.nanoseconds.div_ceil(1_000_000)));
         }
         out
     }
@@ -35,7 +35,7 @@ mod tests {
         let stack = |frames: &[&str], count| Stack {
             frames: frames.iter().map(|&frame| frame.to_owned()).collect(),
             count,
-            nanoseconds: count * 4_000_000,
+            nanoseconds: count * 3_997_000,
         };
         let stacks = vec![stack(&["worker", "main", "<[u8; 4] as A>::b"], 3), stack(&["a b", "two\nlines"], 1)];
         let report = Report { stacks, ..Report::default() };

@@ -22,7 +22,7 @@ const CLOSED: u32 = 0;
 const CPU: u32 = 1;
 const WALL: u32 = 2;
 
-/// Timers of processor time are looked at by the tick alone, so any shorter period means each tick that finds the thread running.
+/// Timers of processor time are looked at by the tick alone, so any period shorter than a tick's means each tick that finds the thread running.
 const CPU_TIMER_NS: u64 = 10_000;
 
 /// One thread's timer, and whose it is.

@@ -29,7 +29,7 @@ pub(super) struct Candidate {
     /// How far in it stands, at most.
     pub(super) depth: u32,
     pub(super) origin: Origin,
-    /// In which part of its samples the compiler had put it into its caller.
+    /// In how many of its samples the compiler had put it into its caller.
     pub(super) inlined: u64,
 }
 
