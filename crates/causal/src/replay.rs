@@ -23,6 +23,7 @@ use progress::Sharing;
 use crate::outcome::{Outcome, PointOutcome};
 use crate::target::Weights;
 use crate::trace::Trace;
+pub(crate) use script::LAGS_MIN;
 use script::{Cause, Job, Link, NONE, Script, Step, When, Work};
 
 /// Whose pace what comes from outside goes at.

@@ -89,7 +89,8 @@ impl Recording {
     /// How much memory it takes.
     #[must_use]
     pub fn octets(&self) -> usize {
-        size_of::<Self>() + self.trace.threads.len() * size_of::<Thread>() + self.events * size_of::<(u64, Event)>()
+        let threads = self.trace.threads.len() * size_of::<Thread>();
+        size_of::<Self>() + threads + self.events * size_of::<(u64, Event)>() + size_of_val(self.lags.as_slice())
     }
 
     /// Units of progress at a point.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::estimate::Recording;
 use crate::outcome::PointOutcome;
 use crate::own;
-use crate::replay::{Pace, Replay};
+use crate::replay::{LAGS_MIN, Pace, Replay};
 use crate::report::LoadKind;
 use crate::statistics::{Ratio, Stream};
 use crate::target::Weights;
@@ -173,15 +173,12 @@ impl Screen {
     }
 }
 
-/// Lags below this number may all be of loops that had no processor.
-const LAGS_MIN: usize = 20;
-
 /// How long an event loop takes to be up, the median over all windows: what one of a server that was hardly idle does not tell, all of
 /// them may. `None` where even these tell too little.
 pub(super) fn usual_lag(recordings: &[Arc<Recording>]) -> Option<f64> {
     let mut lags: Vec<u64> = recordings.iter().flat_map(|recording| recording.lags.iter().copied()).collect();
-    lags.sort_unstable();
-    (lags.len() >= LAGS_MIN).then(|| lags[lags.len() / 2] as f64)
+    let middle = lags.len() / 2;
+    (lags.len() >= LAGS_MIN).then(|| *lags.select_nth_unstable(middle).1 as f64)
 }
 
 /// Whether a window has any time of a target's.

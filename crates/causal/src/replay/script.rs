@@ -613,7 +613,7 @@ impl Writer<'_> {
 }
 
 /// Lags below this number may all be of threads that had no processor; one of [`LAG_FEW`] at most is believed then.
-const LAGS_MIN: usize = 20;
+pub(crate) const LAGS_MIN: usize = 20;
 const LAG_FEW: f64 = 20_000.0;
 
 /// The median; of few no more than what a wake-up takes at most where there is a processor.
