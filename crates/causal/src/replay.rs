@@ -23,8 +23,8 @@ use progress::Sharing;
 use crate::outcome::{Outcome, PointOutcome};
 use crate::target::Weights;
 use crate::trace::Trace;
-pub(crate) use script::LAGS_MIN;
 use script::{Cause, Job, Link, NONE, Script, Step, When, Work};
+pub(crate) use script::{LAGS_MIN, usual_lag};
 
 /// Whose pace what comes from outside goes at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::estimate::Recording;
 use crate::outcome::PointOutcome;
 use crate::own;
-use crate::replay::{LAGS_MIN, Pace, Replay};
+use crate::replay::{LAGS_MIN, Pace, Replay, usual_lag};
 use crate::report::LoadKind;
 use crate::statistics::{Ratio, Stream};
 use crate::target::Weights;
@@ -87,7 +87,7 @@ impl Screen {
         crew: Crew,
         go_on: impl Fn(usize) -> bool + Sync,
     ) -> Self {
-        let (next, lag) = (AtomicUsize::new(0), usual_lag(recordings));
+        let (next, lag) = (AtomicUsize::new(0), common_lag(recordings));
         let work = || {
             let mut screen =
                 Self { answers: vec![vec![Answer::default(); points.len()]; questions.len()], ..Self::default() };
@@ -173,12 +173,11 @@ impl Screen {
     }
 }
 
-/// How long an event loop takes to be up, the median over all windows: what one of a server that was hardly idle does not tell, all of
-/// them may. `None` where even these tell too little.
-pub(super) fn usual_lag(recordings: &[Arc<Recording>]) -> Option<f64> {
-    let mut lags: Vec<u64> = recordings.iter().flat_map(|recording| recording.lags.iter().copied()).collect();
-    let middle = lags.len() / 2;
-    (lags.len() >= LAGS_MIN).then(|| *lags.select_nth_unstable(middle).1 as f64)
+/// How long an event loop takes to be up, over all windows: what one of a server that was hardly idle does not tell, all of them may.
+/// `None` where no loop slept in any.
+pub(super) fn common_lag(recordings: &[Arc<Recording>]) -> Option<f64> {
+    let lags = recordings.iter().flat_map(|recording| &recording.lags);
+    usual_lag(&mut lags.map(|&lag| lag as f64).collect::<Vec<_>>())
 }
 
 /// Whether a window has any time of a target's.

@@ -74,8 +74,8 @@ fn loops(point: u32) -> [Arc<Recording>; 2] {
 fn windows_tell_one_another_how_long_a_loop_takes_to_be_up() {
     let point = progress::Point::named("estimate lags").id();
     let [busy, idle] = loops(point);
-    assert_eq!((busy.lags.len(), screen::usual_lag(std::slice::from_ref(&busy))), (0, None));
-    assert_eq!(screen::usual_lag(&[busy.clone(), idle.clone()]), Some(20_000.0));
+    assert_eq!((busy.lags.len(), screen::common_lag(std::slice::from_ref(&busy))), (0, None));
+    assert_eq!(screen::common_lag(&[busy.clone(), idle.clone()]), Some(20_000.0));
     let hot = weights(1.0, 0.0, 0.0);
     let questions = [Question { weights: &hot, speedup: 1.0 }];
     // The first window alone is asked.
@@ -86,6 +86,19 @@ fn windows_tell_one_another_how_long_a_loop_takes_to_be_up() {
     };
     let (alone, told) = (left(std::slice::from_ref(&busy)), left(&[busy, idle]));
     assert!((alone - 110.0 / 200.0).abs() < 0.01 && (told - 130.0 / 200.0).abs() < 0.01, "{alone}, {told}");
+}
+
+/// Of a few lags each may be of a loop that had no processor: no more is believed than a wake-up takes.
+#[test]
+fn few_lags_are_believed_up_to_what_a_wake_up_takes() {
+    let few = |lags: &[u64]| {
+        let empty = Recording::new(Trace { span: 0..10_000_000, ..Trace::default() }, |_| None);
+        screen::common_lag(&[Arc::new(Recording { lags: lags.to_vec(), ..empty })])
+    };
+    assert_eq!(few(&[]), None);
+    assert_eq!(few(&[8_000, 10_000, 500_000]), Some(10_000.0));
+    assert_eq!(few(&[8_000, 400_000, 500_000]), Some(30_000.0));
+    assert_eq!(few(&[400_000; 20]), Some(400_000.0));
 }
 
 /// Two hooks of 5 µs in each unit of 100: 90 are left, 25 of them the target's.
