@@ -258,17 +258,18 @@ impl<N: Naming> Analyst<N> {
             .zip(&screened.answers)
             .map(|(target, (speedups, answers))| {
                 let samples = sampling_error(&target.weights, &evidence.recordings);
-                let error = |of: fn(&Answer) -> &Ratio, follows| Error {
-                    samples,
-                    misfit: misfit(of(&screened.fidelity)),
-                    hooks: misfit(of(&screened.bare)),
-                    follows,
+                let curve = |(place, bare): (usize, &Answer)| {
+                    let error = |of: fn(&Answer) -> &Ratio, follows| Error {
+                        samples,
+                        misfit: misfit(of(&screened.fidelity)),
+                        hooks: misfit(of(bare)),
+                        follows,
+                    };
+                    let errors =
+                        [error(|answer| &answer.time, verdict.follows()), error(|answer| &answer.latency, (1.0, 0.0))];
+                    Curve::new(speedups, target.share, &errors, |at| answers[at][place])
                 };
-                let errors =
-                    [error(|answer| &answer.time, verdict.follows()), error(|answer| &answer.latency, (1.0, 0.0))];
-                let curves: Vec<Curve> = (0..points.len())
-                    .map(|place| Curve::new(speedups, target.share, &errors, |at| answers[at][place]))
-                    .collect();
+                let curves: Vec<Curve> = screened.bare.iter().enumerate().map(curve).collect();
                 let gain = curves.first().map_or(0.0, |curve| curve.at(common, verdict.kind).0);
                 Case { target, curves, gain }
             })
@@ -278,18 +279,17 @@ impl<N: Naming> Analyst<N> {
         let is_precise = is_precise(&cases, common, verdict.kind, evidence.recordings.len(), targets.len());
         let candidates = self.candidates(&cases);
 
-        let bare = [
-            // Of a load that follows only in part hooks take only a part, too.
-            1.0 - verdict.follows().0 * (1.0 - left(&screened.bare.time)),
-            left(&screened.bare.latency),
-        ];
+        let (follows, _) = verdict.follows();
+        // Of a load that follows only in part hooks take only a part, too.
+        let left_of = |bare: &Answer| [1.0 - follows * (1.0 - left(&bare.time)), left(&bare.latency)];
+        let bare: Vec<[f64; 2]> = screened.bare.iter().map(left_of).collect();
         let mut report = Report {
             seconds: evidence.elapsed as f64 / 1e9,
-            progress: progress(&names, &points, evidence, &screened.baseline, bare),
+            progress: progress(&names, &points, evidence, &screened.baseline, &bare),
             load: Load {
                 kind: verdict.kind,
                 elasticity: verdict.elasticity,
-                utilisation: utilisation.busiest.mean().clamp(0.0, 1.0),
+                utilisation: bare_utilisation(utilisation.busiest.mean(), &evidence.recordings, follows),
             },
             perturbation: self.perturbation(evidence),
             reasons: unknown,
@@ -299,7 +299,8 @@ impl<N: Naming> Analyst<N> {
         // What is a little off has wider intervals for it.
         let fidelity = *screened.fidelity.counted(verdict.kind);
         let is_faithful = misfit(&fidelity) < UNFAITHFUL;
-        let ground = Ground { targets: &targets, evidence, names: &names, points: &points, is_faithful, bare: bare[0] };
+        let bare = bare.first().map_or(1.0, |&[time, _]| time);
+        let ground = Ground { targets: &targets, evidence, names: &names, points: &points, is_faithful, bare };
         for case in &cases {
             let target = self.target(case, &ground, &mut report);
             report.targets.push(target);
@@ -472,7 +473,8 @@ struct Screened {
     /// By target: the speed-ups that were asked, and for each of them the answers by point.
     answers: Vec<(Vec<f64>, Vec<Vec<Answer>>)>,
     fidelity: Answer,
-    bare: Answer,
+    /// By point.
+    bare: Vec<Answer>,
     /// The mean time from begin to end, by point; 0 where that is not measured.
     baseline: Vec<f64>,
 }
@@ -520,13 +522,31 @@ fn left(ratio: &Ratio) -> f64 {
     ratio.estimate().map_or(1.0, |ratio| ratio.mean)
 }
 
+/// Which part of the time the busiest thread is not blocked when hooks take none of it: it idles then, but for what a load that follows
+/// has it do besides.
+fn bare_utilisation(recorded: f64, recordings: &[Arc<Recording>], follows: f64) -> f64 {
+    let recorded = recorded.clamp(0.0, 1.0);
+    let (hooks, busy) = recordings.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.hooks, sum.1 + one.busy));
+    if busy == 0.0 {
+        return recorded;
+    }
+    let hooked = recorded * hooks / (hooks + busy);
+    (recorded - hooked) / (1.0 - follows * hooked)
+}
+
 /// What there is without a change. Without hooks `bare` is left of the time per unit, and of that from begin to end.
-fn progress(names: &[String], points: &[u32], evidence: &Evidence, latency: &[f64], bare: [f64; 2]) -> Vec<Progress> {
-    let time = evidence.recorded.1 as f64 / 1e9 * bare[0];
-    let of = |(&point, &latency): (&u32, &f64)| {
-        let count = evidence.hits(point as usize);
+fn progress(
+    names: &[String],
+    points: &[u32],
+    evidence: &Evidence,
+    latency: &[f64],
+    bare: &[[f64; 2]],
+) -> Vec<Progress> {
+    let time = evidence.recorded.1 as f64 / 1e9;
+    let of = |((&point, &latency), &[per_unit, whole]): ((&u32, &f64), &[f64; 2])| {
+        let (count, time) = (evidence.hits(point as usize), time * per_unit);
         let rate = if time > 0.0 { count as f64 / time } else { 0.0 };
-        let latency = latency * bare[1];
+        let latency = latency * whole;
         let between = if rate > 0.0 { 1e9 / rate } else { 0.0 };
         Progress {
             name: names[point as usize].clone(),
@@ -535,7 +555,7 @@ fn progress(names: &[String], points: &[u32], evidence: &Evidence, latency: &[f6
             count,
         }
     };
-    points.iter().zip(latency).map(of).collect()
+    points.iter().zip(latency).zip(bare).map(of).collect()
 }
 
 /// The speed-up at which targets are compared: the one nearest to a half.

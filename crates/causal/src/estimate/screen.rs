@@ -60,8 +60,8 @@ pub struct Screen {
     pub answers: Vec<Vec<Answer>>,
     /// Replayed without a change over measured: what the replay itself gets wrong, at the first point.
     pub fidelity: Answer,
-    /// Replayed without hooks over replayed with them: what the profiler itself makes slower, at the first point.
-    pub bare: Answer,
+    /// Replayed without hooks over replayed with them: what the profiler itself makes slower, by point.
+    pub bare: Vec<Answer>,
     /// The busiest thread's utilisation.
     pub busiest: Stream,
     /// How many windows were asked.
@@ -89,8 +89,8 @@ impl Screen {
     ) -> Self {
         let (next, lag) = (AtomicUsize::new(0), common_lag(recordings));
         let work = || {
-            let mut screen =
-                Self { answers: vec![vec![Answer::default(); points.len()]; questions.len()], ..Self::default() };
+            let none = vec![Answer::default(); points.len()];
+            let mut screen = Self { answers: vec![none.clone(); questions.len()], bare: none, ..Self::default() };
             loop {
                 let number = next.fetch_add(1, Relaxed);
                 match recordings.get(number) {
@@ -135,7 +135,9 @@ impl Screen {
             answer.merge(other);
         }
         self.fidelity.merge(&other.fidelity);
-        self.bare.merge(&other.bare);
+        for (bare, other) in self.bare.iter_mut().zip(&other.bare) {
+            bare.merge(other);
+        }
         self.busiest.merge(&other.busiest);
         self.windows += other.windows;
     }
@@ -157,7 +159,9 @@ impl Screen {
         if let Some(&first) = points.first() {
             let again = if recording.trace.hook > 0.0 { &replay.run_as_recorded(pace) } else { &before };
             self.fidelity.push(replay.measured().point(first), again.point(first));
-            self.bare.push(again.point(first), before.point(first));
+            for (&point, bare) in points.iter().zip(&mut self.bare) {
+                bare.push(again.point(point), before.point(point));
+            }
         }
         for (question, answers) in questions.iter().zip(&mut self.answers) {
             // Without the target in the window there is nothing to replay.

@@ -101,27 +101,30 @@ fn few_lags_are_believed_up_to_what_a_wake_up_takes() {
     assert_eq!(few(&[400_000; 20]), Some(400_000.0));
 }
 
-/// Two hooks of 5 µs in each unit of 100: 90 are left, 25 of them the target's.
+/// Two hooks of 5 µs in each unit of 100: 90 are left, 25 of them the target's. Units of the other thread have one.
 #[test]
 fn hooks_are_nobody_s_gain() {
-    let point = progress::Point::named("estimate hooks").id();
+    let [point, other] = ["estimate hooks", "estimate fewer hooks"].map(|name| progress::Point::named(name).id());
     let recordings: Vec<_> = (0..3)
         .map(|_| {
-            let trace = Trace { hook: 5_000.0, ..recording(point).trace.clone() };
+            let mut trace = Trace { hook: 5_000.0, ..recording(point).trace.clone() };
+            let events = (1..=100).map(|unit| (unit * 100_000, Event::Hit { point: other })).collect();
+            trace.threads.push(Thread { number: 1, is_worker: false, running: 1.0, kind: 3, events });
             Arc::new(Recording::new(trace, |_| None))
         })
         .collect();
     let hot = weights(1.0, 0.0, 0.0);
     let questions = [Question { weights: &hot, speedup: 0.5 }];
     let pace = crate::replay::Pace::Closed;
-    let screen = Screen::ask(&recordings, &questions, &[point], pace, Crew::default(), |_| true);
+    let screen = Screen::ask(&recordings, &questions, &[point, other], pace, Crew::default(), |_| true);
     let near = |ratio: &Ratio, want: f64| {
         let mean = ratio.estimate().unwrap().mean;
         assert!((mean - want).abs() < 1e-3, "{mean} instead of {want}");
     };
     near(&screen.answers[0][0].time, 1.0 - 12.5 / 90.0);
     near(&screen.fidelity.time, 1.0);
-    near(&screen.bare.time, 0.9);
+    near(&screen.bare[0].time, 0.9);
+    near(&screen.bare[1].time, 0.95);
     assert!(screen.answers[0][0].waiting.mean() < 1e-3, "it never waits");
     // What is said of progress is what there is when nobody listens.
     let evidence = Evidence {
@@ -129,9 +132,23 @@ fn hooks_are_nobody_s_gain() {
         halves: [(15_000_000, vec![150; point as usize + 1]), (15_000_000, vec![150; point as usize + 1])],
         ..Evidence::default()
     };
-    let said = progress(&progress::points(), &[point], &evidence, &[100_000.0], [0.9, 0.8]);
+    let said = progress(&progress::points(), &[point], &evidence, &[100_000.0], &[[0.9, 0.8]]);
     assert!((said[0].baseline_rate - 10_000.0 / 0.9).abs() < 1e-6, "{said:?}");
     assert!((said[0].baseline_ns - 80_000.0).abs() < 1e-6, "{said:?}");
+}
+
+/// 250 of 1000 µs that one works are hooks. Of 80 % of the time 20 are theirs: those who wait for answers come sooner without them.
+#[test]
+fn a_thread_is_less_busy_when_nobody_listens() {
+    let one = Arc::into_inner(recording(0)).expect("the only one");
+    let recordings = [Arc::new(Recording { hooks: 250_000.0, busy: 750_000.0, ..one })];
+    for (recorded, follows, want) in
+        [(0.8, 0.0, 0.6), (0.8, 1.0, 0.75), (1.0, 1.0, 1.0), (1.0, 0.0, 0.75), (0.0, 0.5, 0.0)]
+    {
+        let bare = bare_utilisation(recorded, &recordings, follows);
+        assert!((bare - want).abs() < 1e-9, "{recorded}, {follows}: {bare}");
+    }
+    assert_eq!(bare_utilisation(1.2, &[], 1.0), 1.0);
 }
 
 /// Delta method: 10 % of the target's time unknown is 10 % of its part of it, and errors of different kinds are independent.
