@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::words::{digits, percent, places};
-use super::{CurvePoint, LoadKind, Measure, Mode, Report, TargetReport, at};
+use super::{CurvePoint, LoadKind, Measure, Mode, Reason, Report, TargetReport, at};
 use crate::target::TargetKind;
 
 /// The speed-ups that have a column.
@@ -12,6 +12,8 @@ const COLUMNS: [f64; 2] = [0.2, 0.5];
 const ROWS_MAX: usize = 24;
 /// The narrowest that a name's column gets.
 const NAME_MIN: usize = 16;
+/// More targets than this are counted only, where a note is of several.
+const NAMED_MAX: usize = 3;
 
 impl TargetKind {
     /// In a word.
@@ -89,11 +91,30 @@ impl Report {
             let rate = part.progress.first().map_or(0.0, |progress| progress.baseline_rate);
             let _ = writeln!(out, "{}: {} a second", plain(&part.program), count(rate));
         }
-        for reason in &self.reasons {
-            let about = if reason.target.is_empty() { String::new() } else { format!("{}: ", plain(&reason.target)) };
-            let _ = writeln!(out, "Note: {about}{}", plain(&reason.text));
-        }
+        self.notes(&mut out);
         out
+    }
+
+    /// A line for each reason; what holds for several targets is said once, with the first few of them.
+    fn notes(&self, out: &mut String) {
+        let mut notes: Vec<(&str, Vec<String>)> = Vec::new();
+        for Reason { target, text, .. } in &self.reasons {
+            let about = (!target.is_empty()).then(|| plain(target));
+            match notes.iter_mut().find(|(said, targets)| said == text && targets.is_empty() == about.is_none()) {
+                Some((_, targets)) => targets.extend(about),
+                None => notes.push((text, Vec::from_iter(about))),
+            }
+        }
+        for (text, targets) in notes {
+            let mut about = targets[..targets.len().min(NAMED_MAX)].join(", ");
+            if let more @ 1.. = targets.len().saturating_sub(NAMED_MAX) {
+                let _ = write!(about, " and {more} more");
+            }
+            if !about.is_empty() {
+                about.push_str(": ");
+            }
+            let _ = writeln!(out, "Note: {about}{}", plain(text));
+        }
     }
 
     fn table(&self, out: &mut String, width: usize) {
@@ -210,6 +231,19 @@ mod tests {
         assert!(text.contains("request: 41.2 k a second, 1.51 ms each, 1236915 seen\n"));
         assert!(text.contains("Note: src/encode.rs:112: the interval is"));
         assert!(lines.iter().take(6).all(|line| line.chars().count() <= 100), "{text}");
+    }
+
+    #[test]
+    fn what_holds_for_several_targets_is_said_once() {
+        let mut report = report();
+        let reason = report.reasons[0].clone();
+        let of = |target: &str, text: &str| Reason { target: target.into(), text: text.into(), ..reason.clone() };
+        report.reasons = ["a", "b", "c", "d", "e"].map(|target| of(target, "no budget")).into();
+        report.reasons.extend([of("", "no load"), of("b", "too short"), of("f", "too short"), of("", "no budget")]);
+        let text = report.to_terminal(100);
+        let notes: Vec<&str> = text.lines().filter(|line| line.starts_with("Note: ")).collect();
+        let want = ["Note: a, b, c and 2 more: no budget", "Note: no load", "Note: b, f: too short", "Note: no budget"];
+        assert_eq!(notes, want);
     }
 
     #[test]
