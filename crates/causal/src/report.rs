@@ -186,7 +186,7 @@ pub struct Load {
     pub kind: LoadKind,
     /// How much of a pause the rate of progress gives up: 1 for clients that wait for their answers, 0 for those that do not.
     pub elasticity: Option<f64>,
-    /// Which part of the time the program's threads were not blocked, the busiest's.
+    /// Which part of the time the program's threads were not blocked, the busiest's; without what hooks take.
     pub utilisation: f64,
 }
 
