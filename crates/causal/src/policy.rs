@@ -239,8 +239,8 @@ impl Recorder {
         }
     }
 
-    /// Puts the thread from its kind of work into the next one; what it was.
-    fn set_kind(&self, account: &Account, next: impl FnOnce(u32) -> u32) -> u32 {
+    /// Puts the thread from its kind of work into the next one, of which `event` tells; what it was.
+    fn set_kind(&self, account: &Account, event: fn(u32) -> Event, next: impl FnOnce(u32) -> u32) -> u32 {
         let mut before = 0;
         let set = || {
             before = account.kind.load(Relaxed);
@@ -250,7 +250,7 @@ impl Recorder {
         };
         // Between windows nobody asks: who meets the next one finds its kind then.
         match self.window() {
-            (window, Rule::Record) => self.record_in(account, window, |_| Event::Kind(set())),
+            (window, Rule::Record) => self.record_in(account, window, |_| event(set())),
             (window, Rule::Pause) => {
                 self.join(account, window);
                 self.ledger.credit(account, clock::now());
@@ -405,16 +405,17 @@ impl Policy for Recorder {
     }
 
     fn entered(&self, account: &'static Account, span: Span) -> u32 {
-        self.set_kind(account, |kind| kinds::inside(kind, span))
+        let event = if span == Span::WAKE { Event::Waking } else { Event::Kind };
+        self.set_kind(account, event, |kind| kinds::inside(kind, span))
     }
 
     fn left(&self, account: &'static Account, before: &AtomicU32) {
         // Read when the window is joined: that is what says it, where the span began before.
-        self.set_kind(account, |_| before.load(Relaxed));
+        self.set_kind(account, Event::Kind, |_| before.load(Relaxed));
     }
 
     fn at(&self, account: &'static Account, site: Span) {
-        self.set_kind(account, |kind| kinds::behind(kind, site));
+        self.set_kind(account, Event::Kind, |kind| kinds::behind(kind, site));
     }
 
     fn before_send(&self, account: &'static Account, stamp: &mut Stamp) {

@@ -210,6 +210,8 @@ struct Player {
     is_busy: bool,
     /// For how long it has worked.
     worked: f64,
+    /// Whether its last step let somebody go on who sleeps.
+    wakes: bool,
     /// When what it works on had come.
     came: f64,
     /// Jobs of this turn that are left, in their order, with the times when they came.
@@ -274,6 +276,7 @@ impl<'a> World<'a> {
                 step: 0,
                 is_busy: false,
                 worked: 0.0,
+                wakes: false,
                 came: 0.0,
                 turn: VecDeque::new(),
                 unseen: VecDeque::new(),
@@ -360,11 +363,11 @@ impl<'a> World<'a> {
         }
     }
 
-    fn cost(&self, thread: u32, from: u32, to: u32) -> f64 {
+    fn cost(&self, thread: u32, work: &[Work]) -> f64 {
         let &Change { weights, speedup, hooks } = self.change;
         let faster = speedup * self.script.running[thread as usize];
         let cost = |work: &Work| work.time * (1.0 - faster * weights.part(work.kind)) + work.hooks * hooks;
-        self.script.work[from as usize..to as usize].iter().map(cost).sum()
+        work.iter().map(cost).sum()
     }
 
     /// Does the thread's steps until one takes time.
@@ -415,9 +418,17 @@ impl<'a> World<'a> {
                     self.players[index].came = ready;
                 }
                 Step::Work(from, to) => {
-                    let cost = self.cost(thread, from, to);
-                    self.players[index].worked += cost;
-                    if !self.pass(thread, cost) {
+                    if !self.work(thread, &self.script.work[from as usize..to as usize]) {
+                        return;
+                    }
+                }
+                Step::Wake(from, to) => {
+                    let work = if from < to {
+                        &self.script.work[from as usize..to as usize]
+                    } else {
+                        self.script.wake.as_slice()
+                    };
+                    if std::mem::take(&mut self.players[index].wakes) && !self.work(thread, work) {
                         return;
                     }
                 }
@@ -426,8 +437,8 @@ impl<'a> World<'a> {
                         return;
                     }
                 }
-                Step::Mark(mark) => self.set(mark),
-                Step::Unlock(lock, sharing) => self.unlock(lock, sharing),
+                Step::Mark(mark) => self.players[index].wakes = self.set(mark),
+                Step::Unlock(lock, sharing) => self.players[index].wakes = self.unlock(lock, sharing),
                 Step::Hit { point, .. } => self.hit(point, chain, thread),
                 Step::VisitBegan { visit, .. } => {
                     // On an event loop a unit begins when its message came.
@@ -451,6 +462,13 @@ impl<'a> World<'a> {
         self.totals.hit(point, chain, self.now);
     }
 
+    /// Lets the thread do its step's work; whether it goes on at once, as with [`pass`](Self::pass).
+    fn work(&mut self, thread: u32, work: &[Work]) -> bool {
+        let cost = self.cost(thread, work);
+        self.players[thread as usize].worked += cost;
+        self.pass(thread, cost)
+    }
+
     /// Lets the thread's step take so long. Whether nothing else happens before: then it is over, and the thread goes on at once.
     fn pass(&mut self, thread: u32, time: f64) -> bool {
         let at = self.now.max(self.now + time);
@@ -464,7 +482,8 @@ impl<'a> World<'a> {
         is_next
     }
 
-    fn set(&mut self, mark: u32) {
+    /// Sets a mark; whether a thread slept that waits for it.
+    fn set(&mut self, mark: u32) -> bool {
         self.marks[mark as usize] = self.now;
         for &job in self.followers.of(mark) {
             let Job { thread, cause, is_own, .. } = self.script.jobs[job as usize];
@@ -474,7 +493,8 @@ impl<'a> World<'a> {
                 self.push(self.ready(cause.when), What::Ready(job));
             }
         }
-        for thread in std::mem::take(&mut self.awaiting[mark as usize]) {
+        let awaiting = std::mem::take(&mut self.awaiting[mark as usize]);
+        for &thread in &awaiting {
             // The wait looks again, and finds the time.
             let player = &self.players[thread as usize];
             if let Step::Await(cause) = self.script.steps[player.step as usize] {
@@ -484,30 +504,33 @@ impl<'a> World<'a> {
                 self.push(ready + self.lag(cause), What::Go(thread));
             }
         }
+        !awaiting.is_empty()
     }
 
-    fn unlock(&mut self, number: u32, sharing: Sharing) {
+    /// Gives a lock up; whether that wakes a thread which sleeps.
+    fn unlock(&mut self, number: u32, sharing: Sharing) -> bool {
         let lock = &mut self.locks[number as usize];
         match sharing {
             Sharing::Exclusive => lock.exclusive = false,
             Sharing::Shared => lock.shared = lock.shared.saturating_sub(1),
         }
-        self.wake(number);
+        self.wake(number)
     }
 
-    /// Wakes who may have the lock now: the first that waits and, if that only reads, all that read.
-    fn wake(&mut self, number: u32) {
+    /// Wakes who may have the lock now: the first that waits and, if that only reads, all that read. Whether it slept.
+    fn wake(&mut self, number: u32) -> bool {
         let lock = &mut self.locks[number as usize];
         if lock.exclusive || lock.woken {
-            return;
+            return false;
         }
-        let Some(&Waiter { thread, sharing, lag, spins_until }) = lock.waiting.front() else { return };
+        let Some(&Waiter { thread, sharing, lag, spins_until }) = lock.waiting.front() else { return false };
         if sharing == Sharing::Exclusive && lock.shared > 0 {
-            return;
+            return false;
         }
         lock.woken = true;
-        let lag = if self.now < spins_until { 0.0 } else { lag };
-        self.push(self.now + lag, What::Try(thread, number));
+        let sleeps = self.now >= spins_until;
+        self.push(if sleeps { self.now + lag } else { self.now }, What::Try(thread, number));
+        sleeps
     }
 
     fn try_again(&mut self, thread: u32, number: u32) {

@@ -11,6 +11,8 @@ use progress::{Entry, Sharing};
 pub enum Event {
     /// From now on it does work of that kind.
     Kind(u32),
+    /// The same, and what it does until the next event is to wake whoever waits for what it did last.
+    Waking(u32),
     /// It sent a message to a thread of the program.
     Sent { message: u64 },
     /// It took one, for which it had been blocked so long until now.
@@ -91,6 +93,7 @@ mod tag {
     pub(super) const HIT: u64 = 16;
     pub(super) const VISIT_BEGAN: u64 = 17;
     pub(super) const VISIT_ENDED: u64 = 18;
+    pub(super) const WAKING: u64 = 19;
     /// What else there is to say about the entry before.
     pub(super) const MORE: u64 = 255;
 }
@@ -102,6 +105,7 @@ impl Event {
     pub fn encode(self, now: u64) -> (Entry, Option<Entry>) {
         let (tag, number, more) = match self {
             Self::Kind(kind) => (tag::KIND, u64::from(kind), None),
+            Self::Waking(kind) => (tag::WAKING, u64::from(kind), None),
             Self::Sent { message } => (tag::SENT, message, None),
             Self::Took { message, blocked } => (tag::TOOK, message, (blocked > 0).then_some(blocked)),
             Self::BlockBegan => (tag::BLOCK_BEGAN, 0, None),
@@ -137,6 +141,7 @@ pub fn decode(entries: impl Iterator<Item = Entry>) -> Vec<(u64, Event)> {
         let more = more.unwrap_or(0);
         let event = match word >> TAG_SHIFT {
             tag::KIND => Event::Kind(number as u32),
+            tag::WAKING => Event::Waking(number as u32),
             tag::SENT => Event::Sent { message: number },
             tag::TOOK => Event::Took { message: number, blocked: more },
             tag::BLOCK_BEGAN => Event::BlockBegan,
@@ -169,6 +174,7 @@ mod tests {
     fn what_is_written_down_is_what_is_read() {
         let events = [
             Event::Kind(7),
+            Event::Waking(8),
             Event::Sent { message: 1 << 39 },
             Event::Took { message: 3, blocked: 0 },
             Event::Took { message: 3, blocked: 9 },

@@ -23,6 +23,7 @@ use std::cell::OnceCell;
 use std::io;
 use std::panic::Location;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 pub use std::thread::{AccessError, LocalKey, Result, ThreadId, available_parallelism, panicking, yield_now};
@@ -32,6 +33,7 @@ pub use scope::{Scope, ScopedJoinHandle, scope};
 use crate::account::on_each_thread;
 use crate::hooks;
 use crate::site::{self, Deed};
+use crate::span::wake;
 use crate::stamp::{Note, Stamp};
 use crate::standstill::Standstill;
 
@@ -40,8 +42,22 @@ use crate::standstill::Standstill;
 struct Notes {
     /// By who unparked it last.
     unparked: Note,
+    /// Whether it is parked, as far as it began to be while a profile ran.
+    is_parked: AtomicBool,
     /// By itself, at its end.
     ended: Note,
+}
+
+impl Notes {
+    /// Parks the thread that they are of; for how long it stood still.
+    fn parked(&self, park: impl FnOnce()) -> Duration {
+        self.is_parked.store(true, Relaxed);
+        let standstill = Standstill::begin();
+        park();
+        let blocked = standstill.end();
+        self.is_parked.store(false, Relaxed);
+        blocked
+    }
 }
 
 thread_local! {
@@ -59,13 +75,18 @@ impl Thread {
     /// Lets [`park`] return, or the next one if the thread is not in it.
     #[track_caller]
     pub fn unpark(&self) {
-        if hooks::is_active() {
-            let mut stamp = Stamp::default();
-            hooks::before_send(&mut stamp);
-            self.notes.unparked.leave(stamp);
-            hooks::at(site::span(Deed::Unpark, Location::caller()));
+        if !hooks::is_active() {
+            return self.inner.unpark();
         }
-        self.inner.unpark();
+        let mut stamp = Stamp::default();
+        hooks::before_send(&mut stamp);
+        self.notes.unparked.leave(stamp);
+        hooks::at(site::span(Deed::Unpark, Location::caller()));
+        if self.notes.is_parked.load(Relaxed) {
+            wake(|| self.inner.unpark());
+        } else {
+            self.inner.unpark();
+        }
     }
 
     /// Its number in this process.
@@ -98,10 +119,9 @@ pub fn park() {
     if !hooks::is_active() {
         return std::thread::park();
     }
-    let standstill = Standstill::begin();
-    std::thread::park();
-    let blocked = standstill.end();
-    hooks::after_receive(here().unparked.take(), blocked);
+    let notes = here();
+    let blocked = notes.parked(std::thread::park);
+    hooks::after_receive(notes.unparked.take(), blocked);
     hooks::at(site::span(Deed::Park, Location::caller()));
 }
 
@@ -113,12 +133,11 @@ pub fn park_timeout(timeout: Duration) {
     }
     let mut timer = Stamp::default();
     hooks::sleep_began(&mut timer);
-    let standstill = Standstill::begin();
-    std::thread::park_timeout(timeout);
-    let blocked = standstill.end();
+    let notes = here();
+    let blocked = notes.parked(|| std::thread::park_timeout(timeout));
     // std does not say what ended it.
     if blocked < timeout {
-        hooks::after_receive(here().unparked.take(), blocked);
+        hooks::after_receive(notes.unparked.take(), blocked);
     } else {
         hooks::sleep_ended(timer, blocked);
     }

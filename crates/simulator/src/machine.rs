@@ -11,6 +11,10 @@ use crate::random::{Random, Time};
 
 /// Between what wakes a thread and its first instruction.
 const WAKE: Time = Time::About(8_000);
+/// What it takes of the thread that wakes it.
+const WAKING: Time = Time::About(4_000);
+/// The kind of work that this is.
+const WAKING_KIND: u32 = 31;
 /// How long a thread spins in front of a lock before it sleeps.
 const SPIN: u64 = 4_000;
 /// Until a spinning thread sees that the lock is free.
@@ -311,6 +315,18 @@ impl<'a> Machine<'a> {
         true
     }
 
+    /// Lets threads go on that sleep, which takes the thread time.
+    fn wake(&mut self, thread: usize, sleepers: &[usize]) -> bool {
+        for &sleeper in sleepers {
+            self.release(sleeper, WAKE);
+        }
+        let time = WAKING.draw(&mut self.threads[thread].random);
+        self.observer.waking(thread, WAKING_KIND, self.now);
+        self.count(WAKING_KIND, time, false);
+        self.after(time, Happening::GoOn(thread));
+        false
+    }
+
     fn block(&mut self, thread: usize) -> bool {
         if self.threads[thread].blocked == 0 {
             self.threads[thread].blocked_since = self.now;
@@ -392,7 +408,8 @@ impl<'a> Machine<'a> {
                     && let Some((waiter, _)) = state.waiters.pop_front()
                 {
                     state.is_woken = true;
-                    self.release(waiter, WAKE);
+                    self.next(thread, task);
+                    return self.wake(thread, &[waiter]);
                 }
                 self.next(thread, task)
             }
@@ -412,11 +429,12 @@ impl<'a> Machine<'a> {
                         return self.block(thread);
                     }
                     let met = std::mem::take(&mut self.barriers[barrier].messages);
-                    for waiter in std::mem::take(&mut self.barriers[barrier].waiters) {
+                    let waiters = std::mem::take(&mut self.barriers[barrier].waiters);
+                    for &waiter in &waiters {
                         self.threads[waiter].met.clone_from(&met);
-                        self.release(waiter, WAKE);
                     }
                     self.threads[thread].met = met;
+                    return self.wake(thread, &waiters);
                 }
                 let mut blocked = self.blocked(thread);
                 for stamp in std::mem::take(&mut self.threads[thread].met) {
@@ -479,10 +497,8 @@ impl<'a> Machine<'a> {
         }
         let message = Message { stamp: self.observer.sent(thread, self.now), visit: self.tasks[task].visit };
         self.queues[queue].messages.push_back(message);
-        if let Some(receiver) = self.queues[queue].receivers.pop_front() {
-            self.release(receiver, WAKE);
-        }
-        self.next(thread, task)
+        self.next(thread, task);
+        self.queues[queue].receivers.pop_front().is_none_or(|receiver| self.wake(thread, &[receiver]))
     }
 
     fn receive(&mut self, thread: usize, task: usize, queue: usize) -> bool {
@@ -501,10 +517,8 @@ impl<'a> Machine<'a> {
         }
         let stamp = self.observer.sent(thread, self.now);
         self.queues[queue].permits.push_back(Message { stamp, visit: Visit::default() });
-        if let Some(sender) = self.queues[queue].senders.pop_front() {
-            self.release(sender, WAKE);
-        }
-        self.next(thread, task)
+        self.next(thread, task);
+        self.queues[queue].senders.pop_front().is_none_or(|sender| self.wake(thread, &[sender]))
     }
 
     fn sleep(&mut self, thread: usize, task: usize, time: Time) -> bool {

@@ -164,12 +164,20 @@ impl Observer {
     }
 
     pub(crate) fn set_kind(&mut self, thread: usize, kind: u32, now: u64) {
-        if self.kinds[thread] == kind {
-            return;
+        if self.kinds[thread] != kind {
+            self.enter(thread, Event::Kind, kind, now);
         }
+    }
+
+    /// What the thread does until its next event is to wake others.
+    pub(crate) fn waking(&mut self, thread: usize, kind: u32, now: u64) {
+        self.enter(thread, Event::Waking, kind, now);
+    }
+
+    fn enter(&mut self, thread: usize, event: fn(u32) -> Event, kind: u32, now: u64) {
         match self.mode {
             Mode::Rest => {}
-            Mode::Record => self.write(thread, now, Event::Kind(kind)),
+            Mode::Record => self.write(thread, now, event(kind)),
             Mode::Pause => self.ledger.credit(self.join(thread), now),
         }
         self.kinds[thread] = kind;

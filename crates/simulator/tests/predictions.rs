@@ -82,6 +82,8 @@ const KNOWN: &[Known] = &[
         "who is paused inside the lock has others sleep",
     ),
     Known('A', "lock, 8 threads, target inside", [0.0, 0.0, 6.5], "whether who waits still spins is modelled roughly"),
+    // The stage that is faster has to be woken for every unit, and B pays for many units at once.
+    Known('B', "pipeline, even stages", [0.0, 3.5, 4.5], "a pause is longer than a unit, so fewer are woken"),
     // When requests came is guessed from how long clients usually take.
     Known('B', "4, arrivals not known", [0.0, 0.0, 4.5], "arrivals are guessed"),
     Known('B', "8, arrivals not known", [2.5, 3.5, 9.0], "arrivals are guessed"),

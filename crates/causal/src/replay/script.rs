@@ -17,6 +17,9 @@ pub(super) enum Step {
     Work(u32, u32),
     /// Sets a mark.
     Mark(u32),
+    /// What it takes to wake whoever sleeps because of the step before, if somebody does: a range of [`Script::work`], empty where
+    /// nobody slept when it was recorded.
+    Wake(u32, u32),
     /// Goes on when something has come.
     Await(Cause),
     /// Stands still, for a reason that was not said.
@@ -112,6 +115,8 @@ pub(super) struct Script {
     pub(super) lag: f64,
     /// The same for one that sleeps in front of a lock.
     pub(super) lock_lag: f64,
+    /// What it takes to wake a thread where that was not seen.
+    pub(super) wake: Option<Work>,
     /// Which part of the time the busiest thread was not blocked.
     pub(super) busiest: f64,
     /// How many messages, or free places of bounded channels, threads took that had lain there before the window.
@@ -215,6 +220,7 @@ struct Writer<'a> {
     usual_gap: u64,
     lags: Vec<f64>,
     lock_lags: Vec<f64>,
+    wakes: Vec<Work>,
     /// The job in which each mark is set.
     setters: Vec<u32>,
     /// When each job came, for the order in which chains are found.
@@ -245,6 +251,9 @@ struct Hand {
     group: Option<(u64, u64, usize, u64)>,
     /// Locks that it holds.
     held: Vec<(u64, Sharing)>,
+    /// The step that has what it takes to wake somebody now.
+    wake: Option<usize>,
+    is_waking: bool,
     blocked: Option<u64>,
     /// A block that is over and not explained yet.
     unexplained: Option<(u64, u64)>,
@@ -284,6 +293,7 @@ pub(super) fn write(trace: &Trace, lag: Option<f64>) -> Script {
         usual_gap,
         lags: Vec::new(),
         lock_lags: Vec::new(),
+        wakes: Vec::new(),
         came: Vec::new(),
     };
     for number in 0..trace.threads.len() {
@@ -319,6 +329,8 @@ impl Writer<'_> {
             own: 0,
             group: None,
             held: Vec::new(),
+            wake: None,
+            is_waking: false,
             blocked,
             unexplained: None,
         };
@@ -354,8 +366,15 @@ impl Writer<'_> {
         if hand.blocked.is_none() {
             hand.account(at, blocked);
         }
+        if std::mem::take(&mut hand.is_waking) {
+            self.woke(hand);
+        }
         match event {
             Event::Kind(kind) => hand.kind = kind,
+            Event::Waking(kind) => {
+                self.settle(hand);
+                (hand.kind, hand.is_waking) = (kind, true);
+            }
             Event::BlockBegan => {
                 self.settle(hand);
                 hand.own = hand.steps.len();
@@ -373,7 +392,10 @@ impl Writer<'_> {
                 }
                 hand.unexplained = Some((since, at));
             }
-            Event::Sent { message } => self.mark(hand, self.marks.known[&(Of::Message, message)].0),
+            Event::Sent { message } => {
+                self.mark(hand, self.marks.known[&(Of::Message, message)].0);
+                hand.push_wake();
+            }
             Event::Called { call, .. } => self.mark(hand, self.marks.known[&(Of::Call, call)].0),
             Event::SleepBegan { timer } => self.mark(hand, self.marks.known[&(Of::Timer, timer)].0),
             Event::Written { connection } => {
@@ -447,6 +469,7 @@ impl Writer<'_> {
                     None => self.script.held.push((lock, sharing)),
                 }
                 hand.push(Step::Unlock(lock, sharing));
+                hand.push_wake();
             }
             Event::Hit { point } => {
                 self.settle(hand);
@@ -507,6 +530,17 @@ impl Writer<'_> {
             hand.steps.push(Step::Wait((at - since) as f64));
         }
         self.work(hand);
+    }
+
+    /// What the thread did last was to wake somebody, if it took long enough.
+    fn woke(&mut self, hand: &mut Hand) {
+        let [work] = hand.work[..] else { return };
+        let Some(step) = hand.wake.take().filter(|_| work.time >= WAKE_MIN) else { return };
+        let from = self.script.work.len() as u32;
+        self.script.work.push(work);
+        hand.work.clear();
+        hand.steps[step] = Step::Wake(from, from + 1);
+        self.wakes.push(work);
     }
 
     fn work(&mut self, hand: &mut Hand) {
@@ -574,6 +608,7 @@ impl Writer<'_> {
         }
         hand.steps = rest;
         hand.own = 0;
+        hand.wake = None;
     }
 
     fn finish(mut self, lag: Option<f64>) -> Script {
@@ -605,12 +640,17 @@ impl Writer<'_> {
         let own = usual_lag(&mut self.lags).unwrap_or(0.0);
         self.script.lag = lag.unwrap_or(own);
         self.script.lock_lag = usual_lag(&mut self.lock_lags).unwrap_or(own);
+        self.wakes.sort_unstable_by(|a, b| a.time.total_cmp(&b.time));
+        self.script.wake = self.wakes.get(self.wakes.len() / 2).copied();
         self.script.locks = self.locks.0.len() as u32;
         self.script.visits = self.visits.0.len() as u32;
         self.script.chains = self.chains.0.len() as u32;
         self.script
     }
 }
+
+/// What is over sooner, nanoseconds, has woken nobody: the kernel found nobody, or was not asked.
+const WAKE_MIN: f64 = 1_000.0;
 
 /// Lags below this number may all be of threads that had no processor; one of [`LAG_FEW`] at most is believed then.
 pub(crate) const LAGS_MIN: usize = 20;
@@ -656,6 +696,12 @@ impl Hand {
     fn push(&mut self, step: Step) {
         self.steps.push(step);
         self.own = self.steps.len();
+    }
+
+    /// Somebody may wait for the step that was pushed last.
+    fn push_wake(&mut self) {
+        self.push(Step::Wake(0, 0));
+        self.wake = Some(self.steps.len() - 1);
     }
 
     /// Accounts for the time until `at`, but for what it was blocked before it. From one hook's look at the clock to the next one's it

@@ -221,6 +221,78 @@ fn a_pipeline_goes_at_its_slow_stage_s_pace() {
     near(gain(&replay, &first, 1.0, Pace::Closed), 0.0);
 }
 
+/// A thread that takes 100 us for each unit, 10 of them (kind 0) to wake one that is quick, and sends to one that takes 101
+/// (kind 3). The target has 60.
+fn one_that_wakes() -> Replay {
+    const SLOW: u64 = 101 * US;
+    let mut threads = [Vec::new(), Vec::new(), Vec::new()];
+    // It is behind from the begin.
+    let mut since = 300 * US;
+    for unit in 0..500 {
+        let (at, quick, late) = (unit * 100 * US, 1 + 2 * unit, 2 + 2 * unit);
+        threads[0].extend([
+            (at, Event::Kind(1)),
+            (at + 60 * US, Event::Kind(2)),
+            (at + 90 * US, Event::Sent { message: late }),
+            (at + 90 * US, Event::Sent { message: quick }),
+            (at + 90 * US, Event::Waking(0)),
+            (at + 100 * US, Event::Kind(2)),
+            (at + 100 * US, Event::Hit { point: 0 }),
+        ]);
+        let sent = at + 90 * US;
+        threads[1]
+            .push((sent + 5 * US, Event::Took { message: quick, blocked: if unit == 0 { sent } else { 94 * US } }));
+        threads[1].push((sent + 6 * US, Event::Hit { point: 1 }));
+        let took = since.max(sent);
+        threads[2].push((took, Event::Took { message: late, blocked: 0 }));
+        since = took + SLOW;
+        threads[2].push((since, Event::Hit { point: 2 }));
+    }
+    let until = 500 * 100 * US;
+    threads[2].retain(|&(at, _)| at <= until);
+    let mut threads: Vec<_> = (0..).zip(threads).map(|(number, events)| thread(number, false, events)).collect();
+    threads[2].kind = 3;
+    Replay::new(&trace(until, threads), None)
+}
+
+// Whoever wakes somebody takes its time for it, as long as somebody sleeps: who is 60 us sooner finds the quick one asleep all the same,
+// and takes what it took for each wake; the slow one never slept, until it is faster than who sends to it.
+#[test]
+fn waking_takes_time_where_somebody_sleeps() {
+    let replay = one_that_wakes();
+    near(gain(&replay, &target(), 1.0, Pace::Closed), 0.6);
+    let wake = Weights { parts: vec![Part { part: 1.0, error: 0.0 }], calls: None };
+    near(gain(&replay, &wake, 1.0, Pace::Closed), 0.1);
+    let mut slow = Weights { parts: vec![Part::default(); 4], calls: None };
+    slow.parts[3].part = 1.0;
+    near(gain(&replay, &slow, 0.5, Pace::Closed), -0.1);
+}
+
+// A receiver that falls behind is woken no more.
+#[test]
+fn who_does_not_sleep_is_not_woken() {
+    let (mut sends, mut takes) = (Vec::new(), Vec::new());
+    for unit in 0..500 {
+        let at = unit * 100 * US;
+        sends.extend([
+            (at, Event::Kind(1)),
+            (at + 80 * US, Event::Kind(2)),
+            (at + 90 * US, Event::Sent { message: 1 + unit }),
+            (at + 90 * US, Event::Waking(0)),
+            (at + 100 * US, Event::Kind(2)),
+            (at + 100 * US, Event::Hit { point: 0 }),
+        ]);
+        let blocked = if unit == 0 { 95 * US } else { 50 * US };
+        takes.push((at + 95 * US, Event::Took { message: 1 + unit, blocked }));
+        takes.push((at + 145 * US, Event::Hit { point: 1 }));
+    }
+    let replay = Replay::new(&trace(50_000 * US, vec![thread(0, false, sends), thread(1, false, takes)]), None);
+    // 40 us less leave 60, and the receiver, which takes 50 and 5 to be up, sleeps each time.
+    near(gain(&replay, &target(), 0.5, Pace::Closed), 0.4);
+    // 10 us a message, of which the receiver does not take one in 50.
+    near(gain(&replay, &target(), 1.0, Pace::Closed), 0.9);
+}
+
 // What lay in a bounded queue when the window began is there at once for a second stage that takes no time; from then on it has an item
 // each 20 us, as the first makes them.
 #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::hooks;
 use crate::site::{self, Deed};
+use crate::span::wake;
 use crate::stamp::Stamp;
 use crate::standstill::Standstill;
 
@@ -66,7 +67,7 @@ impl Barrier {
             std::mem::swap(here, &mut said[0]);
             state.here.clear();
             state.round = round.wrapping_add(1);
-            self.passed.notify_all();
+            wake(|| self.passed.notify_all());
         } else {
             let standstill = hooks::is_active().then(Standstill::begin);
             while state.round == round {

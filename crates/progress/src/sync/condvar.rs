@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::mutex::MutexGuard;
 use crate::hooks;
 use crate::site::{self, Deed};
+use crate::span::wake;
 use crate::stamp::{Note, Stamp};
 use crate::standstill::Standstill;
 
@@ -64,7 +65,7 @@ impl Condvar {
         if hooks::is_active() {
             return self.wait_told(guard, Location::caller(), None, |inner| (self.inner.wait(inner), false)).0;
         }
-        let MutexGuard { held, inner } = guard;
+        let MutexGuard { held, inner, .. } = guard;
         MutexGuard::of(held, self.inner.wait(inner))
     }
 
@@ -99,7 +100,7 @@ impl Condvar {
             hooks::sleep_began(&mut timer);
             self.wait_told(guard, Location::caller(), Some(timer), wait)
         } else {
-            let MutexGuard { held, inner } = guard;
+            let MutexGuard { held, inner, .. } = guard;
             let (inner, timed_out) = wait(inner);
             (MutexGuard::of(held, inner), timed_out)
         };
@@ -134,30 +135,39 @@ impl Condvar {
     #[inline]
     #[track_caller]
     pub fn notify_one(&self) {
-        self.tell(Location::caller());
-        self.inner.notify_one();
+        if self.tell(Location::caller()) {
+            wake(|| self.inner.notify_one());
+        } else {
+            self.inner.notify_one();
+        }
     }
 
     /// Wakes all that wait.
     #[inline]
     #[track_caller]
     pub fn notify_all(&self) {
-        self.tell(Location::caller());
-        self.inner.notify_all();
+        if self.tell(Location::caller()) {
+            wake(|| self.inner.notify_all());
+        } else {
+            self.inner.notify_all();
+        }
     }
 
+    /// Whether it is known that somebody waits.
     #[inline]
-    fn tell(&self, place: &'static Location<'static>) {
+    fn tell(&self, place: &'static Location<'static>) -> bool {
         if !hooks::is_active() {
-            return;
+            return false;
         }
         // Where nobody waits, nobody hears it.
-        if self.waiting.load(Relaxed) > 0 {
+        let is_awaited = self.waiting.load(Relaxed) > 0;
+        if is_awaited {
             let mut stamp = Stamp::default();
             hooks::before_send(&mut stamp);
             self.note.leave(stamp);
         }
         hooks::at(site::span(Deed::Notify, place));
+        is_awaited
     }
 
     /// `wait`, which also says whether it ended with `timer`.
@@ -169,7 +179,7 @@ impl Condvar {
         timer: Option<Stamp>,
         wait: impl FnOnce(Inner<'a, T>) -> (LockResult<Inner<'a, T>>, bool),
     ) -> (LockResult<MutexGuard<'a, T>>, bool) {
-        let MutexGuard { held, inner } = guard;
+        let MutexGuard { held, inner, .. } = guard;
         held.release();
         // While the lock is still held: whoever takes it next to change something sees that one waits.
         self.waiting.fetch_add(1, Relaxed);

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 
-use super::watch::{Held, Watch};
+use super::watch::{GivenUp, Held, Watch};
 use crate::hooks;
 use crate::site::Deed;
 
@@ -13,17 +13,18 @@ use crate::site::Deed;
 /// [`RwLockWriteGuard`](super::RwLockWriteGuard).
 #[must_use = "if unused the lock is given up at once"]
 pub struct Guard<'a, G> {
-    // In this order: what is about to happen is told first.
+    // In this order: what is about to happen is told first, what has happened last.
     pub(super) held: Held<'a>,
     pub(super) inner: G,
+    pub(super) given_up: GivenUp,
 }
 
 impl<'a, G> Guard<'a, G> {
     #[inline]
     pub(super) fn of(held: Held<'a>, inner: LockResult<G>) -> LockResult<Self> {
         match inner {
-            Ok(inner) => Ok(Self { held, inner }),
-            Err(poisoned) => Err(PoisonError::new(Self { held, inner: poisoned.into_inner() })),
+            Ok(inner) => Ok(Self { held, inner, given_up: GivenUp }),
+            Err(poisoned) => Err(PoisonError::new(Self { held, inner: poisoned.into_inner(), given_up: GivenUp })),
         }
     }
 
@@ -41,7 +42,7 @@ impl<'a, G> Guard<'a, G> {
         }
         // Made behind std's: what is made before it is moved, which costs more than the lock.
         match wait() {
-            Ok(inner) => Ok(Self { held: watch.untold(deed), inner }),
+            Ok(inner) => Ok(Self { held: watch.untold(deed), inner, given_up: GivenUp }),
             poisoned => Self::of(watch.untold(deed), poisoned),
         }
     }

@@ -21,6 +21,7 @@ mod receiver;
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 pub use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError};
 
 use bounded::Bounded;
@@ -29,6 +30,7 @@ pub use receiver::{IntoIter, Iter, Receiver, TryIter};
 
 use crate::hooks;
 use crate::site::{self, Deed};
+use crate::span::wake;
 use crate::stamp::{Note, Stamp};
 
 /// What is sent, and by whom.
@@ -41,8 +43,8 @@ struct Message<T> {
 #[must_use]
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let (inner, receiver) = std::sync::mpsc::channel();
-    let gone = Arc::new(Note::new());
-    (Sender { inner, gone: Arc::clone(&gone) }, Receiver::of(Way::Unbounded { inner: receiver, gone }))
+    let shared = Arc::<Shared>::default();
+    (Sender { inner, shared: Arc::clone(&shared) }, Receiver::of(Way::Unbounded { inner: receiver, shared }))
 }
 
 /// A channel with so many places; without any, a sender waits until its message is taken: [`std::sync::mpsc::sync_channel`].
@@ -55,8 +57,16 @@ pub fn sync_channel<T>(bound: usize) -> (SyncSender<T>, Receiver<T>) {
 /// [`std::sync::mpsc::Sender`].
 pub struct Sender<T> {
     inner: std::sync::mpsc::Sender<Message<T>>,
+    shared: Arc<Shared>,
+}
+
+/// What both ends of an unbounded channel have besides std's.
+#[derive(Debug, Default)]
+struct Shared {
     /// What the last sender said when it went: the end of the channel is a message too.
-    gone: Arc<Note>,
+    gone: Note,
+    /// Whether the receiver waits, as far as it began to while a profile ran.
+    is_awaited: AtomicBool,
 }
 
 impl<T> Sender<T> {
@@ -68,17 +78,21 @@ impl<T> Sender<T> {
     #[track_caller]
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
         let mut stamp = Stamp::default();
+        let mut is_awaited = false;
         if hooks::is_active() {
             hooks::before_send(&mut stamp);
             hooks::at(site::span(Deed::Send, Location::caller()));
+            is_awaited = self.shared.is_awaited.load(Relaxed);
         }
-        self.inner.send(Message { stamp, value }).map_err(|SendError(message)| SendError(message.value))
+        let message = Message { stamp, value };
+        let sent = if is_awaited { wake(|| self.inner.send(message)) } else { self.inner.send(message) };
+        sent.map_err(|SendError(message)| SendError(message.value))
     }
 }
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), gone: Arc::clone(&self.gone) }
+        Self { inner: self.inner.clone(), shared: Arc::clone(&self.shared) }
     }
 }
 
@@ -87,7 +101,7 @@ impl<T> Drop for Sender<T> {
         if hooks::is_active() {
             let mut stamp = Stamp::default();
             hooks::before_send(&mut stamp);
-            self.gone.leave(stamp);
+            self.shared.gone.leave(stamp);
         }
     }
 }

@@ -118,6 +118,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
 impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
     /// Goes on reading, without letting another writer in between.
     pub fn downgrade(this: Self) -> RwLockReadGuard<'a, T> {
-        Guard { held: this.held.share(), inner: std::sync::RwLockWriteGuard::downgrade(this.inner) }
+        let held = this.held.share();
+        Guard { held, inner: std::sync::RwLockWriteGuard::downgrade(this.inner), given_up: this.given_up }
     }
 }

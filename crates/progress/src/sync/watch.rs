@@ -1,5 +1,7 @@
 //! What a lock of ours has beside std's: the stamp that goes from holder to holder, and how many wait.
 
+use std::cell::Cell;
+use std::num::NonZeroU32;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{LockResult, TryLockError, TryLockResult};
@@ -7,7 +9,7 @@ use std::time::Duration;
 
 use crate::hooks;
 use crate::site::{self, Deed};
-use crate::span::Entered;
+use crate::span::{Entered, Span};
 use crate::stamp::{Lock, Sharing};
 use crate::standstill::Standstill;
 
@@ -49,7 +51,7 @@ impl Watch {
                 (guard, standstill.end())
             }
         };
-        let held = Held { watch: self, sharing: sharing(deed), _span: span };
+        let held = Held { watch: self, sharing: sharing(deed), span };
         held.acquired(blocked);
         (guard, held)
     }
@@ -62,7 +64,7 @@ impl Watch {
         }
         let span = site::span(deed, place);
         hooks::at(span);
-        let held = Held { watch: self, sharing: sharing(deed), _span: span.enter() };
+        let held = Held { watch: self, sharing: sharing(deed), span: span.enter() };
         held.acquired(Duration::ZERO);
         held
     }
@@ -70,7 +72,7 @@ impl Watch {
     /// What is held of a lock that was taken while no profile ran.
     #[inline]
     pub(super) fn untold(&self, deed: Deed) -> Held<'_> {
-        Held { watch: self, sharing: sharing(deed), _span: Entered::nothing() }
+        Held { watch: self, sharing: sharing(deed), span: Entered::nothing() }
     }
 }
 
@@ -100,7 +102,7 @@ impl Drop for Waiting<'_> {
 pub(super) struct Held<'a> {
     watch: &'a Watch,
     sharing: Sharing,
-    _span: Entered,
+    span: Entered,
 }
 
 impl Held<'_> {
@@ -108,13 +110,15 @@ impl Held<'_> {
         hooks::lock_acquired(&self.watch.lock, self.sharing, blocked);
     }
 
-    /// The lock is about to be given up.
+    /// The lock is about to be given up; whether it is known that somebody waits for it.
     #[inline]
-    pub(super) fn release(&self) {
-        if hooks::is_active() {
-            let contended = self.watch.waiting.load(Relaxed) > 0;
-            hooks::before_unlock(&self.watch.lock, self.sharing, contended);
+    pub(super) fn release(&self) -> bool {
+        if !hooks::is_active() {
+            return false;
         }
+        let contended = self.watch.waiting.load(Relaxed) > 0;
+        hooks::before_unlock(&self.watch.lock, self.sharing, contended);
+        contended
     }
 
     /// From here on the lock is held together with other readers.
@@ -130,7 +134,29 @@ impl Held<'_> {
 impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.release();
+        if self.release() {
+            drop(std::mem::replace(&mut self.span, Entered::nothing()));
+            WAKING.set(hooks::entered(Span::WAKE));
+        }
         // Then the span ends, then std's guard gives up the lock.
+    }
+}
+
+thread_local! {
+    /// The span of the wake that giving up a lock comes to, while std's guard does so.
+    static WAKING: Cell<Option<NonZeroU32>> = const { Cell::new(None) };
+}
+
+/// Part of a guard that stands behind std's: the lock was given up, and whoever waits was woken.
+#[derive(Debug)]
+pub(super) struct GivenUp;
+
+impl Drop for GivenUp {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(waking) = WAKING.get() {
+            WAKING.set(None);
+            hooks::left(waking);
+        }
     }
 }

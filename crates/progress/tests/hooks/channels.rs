@@ -50,6 +50,7 @@ fn a_receiver_is_blocked_by_its_sender_and_by_the_senders_end() {
         receiver.join().unwrap();
     });
     check(&lines, "receiving", &["took 1", "took 2, blocked", "at recv", "took 3, blocked", "at recv", "sent 4"]);
+    assert_eq!(lines["main"][..7], ["sent 1", "at spawn", "sent 2", "at send", "in wake", "out", "sent 3"]);
 }
 
 #[test]
@@ -78,6 +79,7 @@ fn a_bounded_channels_receiver_is_too_and_gives_places_back() {
             "sent 6",
         ],
     );
+    assert_eq!(lines["main"][..7], ["sent 1", "at spawn", "sent 2", "at send", "in wake", "out", "sent 4"]);
 }
 
 #[test]
@@ -113,8 +115,11 @@ fn a_full_channel_holds_its_sender_up() {
         ],
     );
     assert_eq!(
-        lines["main"][..8],
-        ["sent 1", "at spawn", "took 2", "sent 4", "at recv", "took 3", "sent 6", "at recv"]
+        lines["main"][..12],
+        [
+            "sent 1", "at spawn", "took 2", "sent 4", "in wake", "out", "at recv", "took 3", "sent 6", "in wake",
+            "out", "at recv"
+        ]
     );
 }
 
@@ -129,7 +134,7 @@ fn without_places_the_sender_waits_for_the_receiver() {
         sending.join().unwrap();
     });
     check(&lines, "sending", &["took 1", "sent 2", "at send", "took 3, blocked", "sent 4", "sent 5"]);
-    assert_eq!(lines["main"][..5], ["sent 1", "at spawn", "took 2", "sent 3", "at recv"]);
+    assert_eq!(lines["main"][..7], ["sent 1", "at spawn", "took 2", "sent 3", "in wake", "out", "at recv"]);
 }
 
 #[test]

@@ -53,9 +53,11 @@ fn a_lock_that_is_held_blocks_and_its_holder_knows() {
     check(&lines, "other", &["took 1", "at lock", "in lock", "locked, blocked", "unlocks", "out", "sent 2"]);
     let main = &lines["main"];
     assert_eq!(main[..7], ["at lock", "in lock", "locked", "sent 1", "at spawn", "unlocks, contended", "out"]);
-    assert!(main[7].starts_with("took 2"));
-    assert_eq!(main[8], "at join");
-    assert_eq!(main[9..], FREE);
+    // The wake is no part of what is done with the lock held.
+    assert_eq!(main[7..9], ["in wake", "out"]);
+    assert!(main[9].starts_with("took 2"));
+    assert_eq!(main[10], "at join");
+    assert_eq!(main[11..], FREE);
 }
 
 #[test]
@@ -125,5 +127,6 @@ fn a_writer_waits_for_readers_and_goes_on_as_one() {
             "sent 2",
         ],
     );
-    assert!(lines["main"].contains(&"unlocks, shared, contended".to_owned()));
+    let gives_up = ["unlocks, shared, contended", "out", "in wake", "out"];
+    assert!(lines["main"].windows(4).any(|lines| lines == gives_up), "{lines:#?}");
 }

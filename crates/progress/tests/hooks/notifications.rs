@@ -50,10 +50,10 @@ fn whoever_is_notified_goes_on_from_the_notifier() {
     assert_eq!(main[..5], lock);
     assert_eq!(main[5..7], ["sent 1", "at spawn"]);
     assert_eq!(main[7..12], lock);
-    assert_eq!(main[12..14], ["sent 2", "at notify"]);
-    assert!(main[14].starts_with("took 3"), "{main:?}");
-    // Nobody waits: nothing is sent.
-    assert_eq!(main[15..], ["at join", "at notify"]);
+    assert_eq!(main[12..16], ["sent 2", "at notify", "in wake", "out"]);
+    assert!(main[16].starts_with("took 3"), "{main:?}");
+    // Nobody waits: nothing is sent, and nobody is woken.
+    assert_eq!(main[17..], ["at join", "at notify"]);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn whoever_leaves_a_barrier_waited_for_all() {
     assert_eq!(lines["one"][..5], ["took 1", "sent 2", "took 4, blocked", "took 5", "at barrier"]);
     assert_eq!(lines["two"][..5], ["took 3", "sent 4", "took 2, blocked", "took 5", "at barrier"]);
     assert_eq!(
-        lines["main"][..8],
-        ["sent 1", "at spawn", "sent 3", "at spawn", "sent 5", "took 2", "took 4", "at barrier"]
+        lines["main"][..10],
+        ["sent 1", "at spawn", "sent 3", "at spawn", "sent 5", "in wake", "out", "took 2", "took 4", "at barrier"]
     );
 }

@@ -17,9 +17,9 @@ fn a_child_goes_on_from_its_parent_and_whoever_joins_it_from_its_end() {
     });
     check(&lines, "child", &["took 1", "took 2, blocked", "at park", "sent 3"]);
     let main = &lines["main"];
-    assert_eq!(main[..4], ["sent 1", "at spawn", "sent 2", "at unpark"]);
-    assert!(main[4].starts_with("took 3"));
-    assert_eq!(main[5..], ["at join"]);
+    assert_eq!(main[..6], ["sent 1", "at spawn", "sent 2", "at unpark", "in wake", "out"]);
+    assert!(main[6].starts_with("took 3"));
+    assert_eq!(main[7..], ["at join"]);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::{RecvTimeoutError, SendError, TrySendError};
 use crate::hooks;
 use crate::site::{self, Deed};
+use crate::span::wake;
 use crate::stamp::Stamp;
 use crate::standstill::Standstill;
 
@@ -128,7 +129,7 @@ impl<T> Bounded<T> {
                 hooks::at(site::span(Deed::Send, place));
             }
             state.queue.push_back(Taken { stamp, value, ticket: 0 });
-            self.filled.notify_one();
+            self.wake_receiver(state);
             return Ok(());
         }
         self.put(state, value, Duration::ZERO, place).map_err(|SendError(value)| TrySendError::Disconnected(value))
@@ -166,10 +167,19 @@ impl<T> Bounded<T> {
             state.take_place();
         }
         state.queue.push_back(Taken { stamp, value, ticket: 0 });
-        if state.receiver == Receiving::Blocked {
-            self.filled.notify_one();
-        }
+        self.wake_receiver(state);
         Ok(())
+    }
+
+    /// Lets a receiver that waits look again.
+    fn wake_receiver(&self, mut state: MutexGuard<'_, State<T>>) {
+        if state.receiver == Receiving::Blocked {
+            // Nobody else has to.
+            state.receiver = Receiving::Elsewhere;
+            // Not under the lock, which it wants at once.
+            drop(state);
+            wake(|| self.filled.notify_one());
+        }
     }
 
     /// Without places: waits until the message is taken.
@@ -186,10 +196,9 @@ impl<T> Bounded<T> {
         state.tickets += 1;
         let ticket = state.tickets;
         state.queue.push_back(Taken { stamp, value, ticket });
-        if state.receiver == Receiving::Blocked {
-            self.filled.notify_one();
-        }
+        self.wake_receiver(state);
         let standstill = hooks::is_active().then(Standstill::begin);
+        let mut state = self.state();
         let (receipt, refused) = loop {
             if let Some(at) = state.free.iter().position(|receipt| receipt.0 == ticket) {
                 break (state.free.remove(at).map_or(Stamp::default(), |receipt| receipt.1), None);
@@ -252,14 +261,16 @@ impl<T> Bounded<T> {
         if self.places == 0 {
             if ticket != 0 {
                 state.free.push_back((ticket, stamp));
+                drop(state);
                 // Only one of those who wait is meant, and which one wakes is not ours to say.
-                self.freed.notify_all();
+                wake(|| self.freed.notify_all());
             }
             return;
         }
         state.free.push_back((0, stamp));
         if state.senders_blocked > 0 {
-            self.freed.notify_one();
+            drop(state);
+            wake(|| self.freed.notify_one());
         }
     }
 

@@ -5,13 +5,14 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::bounded::{Bounded, Place, Taken, Until};
-use super::{Message, RecvError, RecvTimeoutError, TryRecvError};
+use super::{Message, RecvError, RecvTimeoutError, Shared, TryRecvError};
 use crate::hooks;
 use crate::site::{self, Deed};
-use crate::stamp::{Note, Stamp};
+use crate::stamp::Stamp;
 use crate::standstill::Standstill;
 
 /// [`std::sync::mpsc::Receiver`].
@@ -22,7 +23,7 @@ pub struct Receiver<T> {
 }
 
 pub(super) enum Way<T> {
-    Unbounded { inner: std::sync::mpsc::Receiver<Message<T>>, gone: Arc<Note> },
+    Unbounded { inner: std::sync::mpsc::Receiver<Message<T>>, shared: Arc<Shared> },
     Bounded(Arc<Bounded<T>>),
 }
 
@@ -108,9 +109,11 @@ impl<T> Receiver<T> {
         if matches!(until, Until::Time(_)) {
             hooks::sleep_began(&mut timer);
         }
+        self.way.set_awaited(true);
         let standstill = Standstill::begin();
         let taken = self.way.take(until, Place::Keep);
         let blocked = standstill.end();
+        self.way.set_awaited(false);
         match taken {
             Ok(taken) => Ok(self.took(taken, blocked, place)),
             Err(RecvTimeoutError::Disconnected) => Err(self.ended(blocked, place)),
@@ -137,7 +140,7 @@ impl<T> Receiver<T> {
     /// The last sender has gone, and said so.
     fn ended(&self, blocked: Duration, place: &'static Location<'static>) -> RecvTimeoutError {
         let stamp = match &self.way {
-            Way::Unbounded { gone, .. } => gone.read(),
+            Way::Unbounded { shared, .. } => shared.gone.read(),
             Way::Bounded(channel) => channel.senders_gone(),
         };
         hooks::after_receive(stamp, blocked);
@@ -147,6 +150,13 @@ impl<T> Receiver<T> {
 }
 
 impl<T> Way<T> {
+    /// Says whether the receiver waits, so that a sender knows that it wakes it; a bounded channel knows.
+    fn set_awaited(&self, is_awaited: bool) {
+        if let Self::Unbounded { shared, .. } = self {
+            shared.is_awaited.store(is_awaited, Relaxed);
+        }
+    }
+
     fn take(&self, until: Until, place: Place) -> Result<Taken<T>, RecvTimeoutError> {
         let inner = match self {
             Self::Bounded(channel) => return channel.take(until, place),
