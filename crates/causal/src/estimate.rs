@@ -17,6 +17,7 @@ mod recording;
 mod screen;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 pub use confirm::{Block, Kinds, Progressed};
@@ -24,6 +25,7 @@ pub use recording::{Recording, Recordings};
 pub use screen::{Answer, Crew, Question, Screen};
 
 use crate::load::{Habit, ProbeBlock, Verdict, judge};
+use crate::own;
 use crate::profiler::Modes;
 use crate::report::{Load, LoadKind, Mode, OtherCurve, Perturbation, Progress, Report, Speech, Stack, TargetReport};
 use crate::sample::Lost;
@@ -175,7 +177,8 @@ pub struct Finding {
 /// How long to think, and how thoroughly.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// How long; two windows are asked in any case.
+    /// How long: the last time, when somebody waits, by the clock; else by the processor time of who replays, who may have little of a
+    /// busy processor. Two windows are asked in any case.
     pub time: Duration,
     /// Whether it is the last time: curves of everything, and stacks.
     pub is_final: bool,
@@ -188,6 +191,26 @@ pub struct Effort {
 pub struct Analyst<N> {
     request: Request,
     naming: N,
+    is_superfluous: Arc<AtomicBool>,
+}
+
+/// What is left of the time that a look may take.
+struct Watch<'a> {
+    began: Instant,
+    /// Nanoseconds.
+    worked: AtomicU64,
+    effort: Effort,
+    is_superfluous: &'a AtomicBool,
+}
+
+impl Watch<'_> {
+    /// Whether that part of the time is not over, for who has asked so many windows; asked by those who replay.
+    fn is_within(&self, part: f64, windows: usize) -> bool {
+        let worked = own::tell();
+        let worked = Duration::from_nanos(self.worked.fetch_add(worked, Relaxed) + worked);
+        let spent = if self.effort.is_final { self.began.elapsed() } else { worked };
+        !self.is_superfluous.load(Relaxed) && (windows < 2 || spent < self.effort.time.mul_f64(part))
+    }
 }
 
 /// What is known of a target before it is written into the report.
@@ -215,7 +238,7 @@ struct Ground<'a> {
 impl<N: Naming> Analyst<N> {
     /// Without any sample yet.
     pub fn new(request: Request, naming: N) -> Self {
-        Self { request, naming }
+        Self { request, naming, is_superfluous: Arc::default() }
     }
 
     /// Where the names come from.
@@ -223,14 +246,22 @@ impl<N: Naming> Analyst<N> {
         &mut self.naming
     }
 
+    /// Where it is set the look that is under way ends soon: nobody waits for what it finds.
+    #[must_use]
+    pub fn ending_by(mut self, is_superfluous: Arc<AtomicBool>) -> Self {
+        self.is_superfluous = is_superfluous;
+        self
+    }
+
     /// What all of it shows.
     pub fn look(&mut self, evidence: &Evidence, effort: Effort) -> Finding {
-        let began = Instant::now();
+        let is_superfluous = Arc::clone(&self.is_superfluous);
+        let watch = Watch { began: Instant::now(), worked: AtomicU64::new(0), effort, is_superfluous: &is_superfluous };
         let names = progress::points();
         let points = points(&names, &evidence.recordings, &self.request.progress);
         let utilisation =
             Screen::ask(&evidence.recordings, &[], &[], crate::replay::Pace::Closed, effort.crew, |windows| {
-                windows < 2 || began.elapsed() < effort.time / 10
+                watch.is_within(0.1, windows)
             });
         let has_load = evidence.recordings.iter().any(|one| one.has_load);
         let habit = evidence.recordings.iter().fold(Habit::default(), |all, one| all.and(one.habit));
@@ -251,7 +282,7 @@ impl<N: Naming> Analyst<N> {
             targets.retain(|target| self.request.targets.iter().any(|wanted| is_meant(wanted, &target.name, &names)));
         }
 
-        let screened = self.screen(evidence, &targets, &points, &verdict, effort, began);
+        let screened = self.screen(evidence, &targets, &points, &verdict, &watch);
         let common = common(&self.request.speedups);
         let mut cases: Vec<Case<'_>> = targets
             .iter()
@@ -338,11 +369,9 @@ impl<N: Naming> Analyst<N> {
         targets: &[Target],
         points: &[u32],
         verdict: &Verdict,
-        effort: Effort,
-        began: Instant,
+        watch: &Watch<'_>,
     ) -> Screened {
-        let (recordings, pace) = (&evidence.recordings, verdict.pace());
-        let within = |part: f64| move |windows: usize| windows < 2 || began.elapsed() < effort.time.mul_f64(part);
+        let (recordings, pace, effort) = (&evidence.recordings, verdict.pace(), watch.effort);
         let common = common(&self.request.speedups);
         // A function and its only caller are one question.
         let mut distinct: Vec<usize> = Vec::new();
@@ -358,7 +387,7 @@ impl<N: Naming> Analyst<N> {
             distinct.iter().map(|&at| Question { weights: &targets[at].weights, speedup: common }).collect();
         let enough = if effort.is_final { FIRST_WINDOWS * 2 } else { FIRST_WINDOWS };
         let first = Screen::ask(recordings, &first, points, pace, effort.crew, |windows| {
-            windows < enough && within(0.35)(windows)
+            windows < enough && watch.is_within(0.35, windows)
         });
 
         let gain = |at: usize| {
@@ -374,7 +403,7 @@ impl<N: Naming> Analyst<N> {
         let whole = if effort.is_final { WHOLE_MAX } else { PRECISE.0 };
         let groups = order.chunks(whole).enumerate();
         for (group, members) in groups {
-            if points.is_empty() || group > 0 && (!effort.is_final || !within(0.9)(FIRST_WINDOWS)) {
+            if points.is_empty() || group > 0 && (!effort.is_final || !watch.is_within(0.9, FIRST_WINDOWS)) {
                 break;
             }
             let ask: Vec<Question<'_>> = members
@@ -383,15 +412,23 @@ impl<N: Naming> Analyst<N> {
                 .map(|(at, speedup)| Question { weights: &targets[distinct[at]].weights, speedup })
                 .collect();
             let part = if group == 0 { 0.85 } else { 1.0 };
-            let screen = Screen::ask(recordings, &ask, points, pace, effort.crew, within(part));
+            let screen =
+                Screen::ask(recordings, &ask, points, pace, effort.crew, |windows| watch.is_within(part, windows));
             // The most windows were asked for the first group, or more than that for the first look.
             if group == 0 && screen.windows >= first.windows {
                 (fidelity, bare) = (screen.fidelity, screen.bare);
             }
             let mut rows = screen.answers.into_iter();
             for &at in members {
-                answers[at] =
-                    (self.request.speedups.clone(), rows.by_ref().take(self.request.speedups.len()).collect());
+                let speedups = &self.request.speedups;
+                let mut rows: Vec<_> = rows.by_ref().take(speedups.len()).collect();
+                if screen.windows < first.windows
+                    && let Some(place) = speedups.iter().position(|&speedup| speedup == common)
+                {
+                    // The one speed-up of which more is known.
+                    rows[place] = std::mem::take(&mut answers[at].1[0]);
+                }
+                answers[at] = (speedups.clone(), rows);
             }
         }
         let answers = same.iter().map(|&at| answers[at].clone()).collect();

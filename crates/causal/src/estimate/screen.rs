@@ -97,10 +97,11 @@ impl Screen {
                     Some(recording) if go_on(number) => {
                         screen.ask_one(recording, lag, questions, points, pace);
                     }
-                    _ => break screen,
+                    _ => break,
                 }
-                own::tell();
             }
+            own::tell();
+            screen
         };
         if crew.threads == 0 {
             return work();

@@ -24,11 +24,11 @@ const MEMORY_ONE: usize = MEMORY / 128;
 const ENTRIES_ONE: usize = ENTRIES_MAX / 4;
 /// How often samples are taken from where signals put them.
 const DRAIN: u64 = 50_000_000;
-/// How often what is known is worked out, and how long that may take. It rests as many times as long as it took: where it has to share a
-/// processor with the program that is long.
+/// How often what is known is worked out, and how long that may take. The next time comes when what the last one took of the processors is
+/// so small a part of all that passed since it began: it is taken from what the profile may cost.
 const LOOK: u64 = 1_000_000_000;
-const LOOK_REST: u64 = 40;
-const LOOK_TIME: Duration = Duration::from_millis(60);
+const LOOK_REST: u64 = 80;
+const LOOK_TIME: Duration = Duration::from_millis(100);
 /// The same where what is found decides how long to measure.
 const LOOK_TIME_DECIDING: Duration = Duration::from_millis(1500);
 /// How long the last look may take, by how long was measured: a quarter, within bounds.
@@ -114,7 +114,7 @@ impl Run {
             evidence: Evidence::default(),
             finding: None,
             open: None,
-            looked: began,
+            looked: (began, 0),
             look_due: began + LOOK,
             program,
             publish,
@@ -134,8 +134,8 @@ struct Controller<'a, P> {
     evidence: Evidence,
     finding: Option<Finding>,
     open: Option<Open>,
-    /// When the last look began, and when the next one may.
-    looked: u64,
+    /// When the last look began, and what the profiler's own threads had taken then; when the next one may.
+    looked: (u64, u64),
     look_due: u64,
 }
 
@@ -165,8 +165,26 @@ impl<P: Program> Controller<'_, P> {
     fn measure(&mut self, until_precise: bool) {
         loop {
             if let Some(finding) = self.program.thought() {
-                let now = self.program.now();
-                self.look_due = now + LOOK.max(LOOK_REST * (now - self.looked));
+                let took = self.program.own() - self.looked.1;
+                self.look_due = (self.program.now() + LOOK).max(self.looked.0 + LOOK_REST * took);
+                {
+                    let now = self.program.now();
+                    let r = &finding.report;
+                    let t = r.targets.first();
+                    eprintln!(
+                        "LOOK at {:.2}s began {:.2}s took {:.3}s next {:.1}; {} targets; {:?} {:?}; pert {:.4} {:.4} {:.4}",
+                        (now - self.began) as f64 / 1e9,
+                        (self.looked.0 - self.began) as f64 / 1e9,
+                        took as f64 / 1e9,
+                        (self.look_due - self.began) as f64 / 1e9,
+                        r.targets.len(),
+                        t.map(|t| t.name.clone()),
+                        t.and_then(|t| t.curve.iter().find(|c| c.speedup == 0.2).map(|c| (c.gain, c.low, c.high))),
+                        r.perturbation.paused,
+                        r.perturbation.recording,
+                        r.perturbation.own
+                    );
+                }
                 self.adopt(finding);
             }
             let is_precise = until_precise && self.finding.as_ref().is_some_and(|finding| finding.is_precise);
@@ -175,7 +193,7 @@ impl<P: Program> Controller<'_, P> {
             }
             let now = self.program.now();
             if now >= self.look_due {
-                (self.looked, self.look_due) = (now, u64::MAX);
+                (self.looked, self.look_due) = ((now, self.program.own()), u64::MAX);
                 let evidence = self.evidence();
                 let time = if until_precise { LOOK_TIME_DECIDING } else { LOOK_TIME };
                 self.program.think(evidence, Effort { time, is_final: false, crew: MEANWHILE });

@@ -1,5 +1,6 @@
 //! This process, as the controller of a profile sees it.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -209,9 +210,11 @@ impl Program for Live {
         // Whatever is measured is measured; the program runs on without us.
         self.let_go();
         self.hand_over();
-        let Thinker { ask, found, is_busy, .. } = self.thinker.take()?;
+        let Thinker { ask, found, is_busy, is_superfluous } = self.thinker.take()?;
         if is_busy {
+            is_superfluous.store(true, Relaxed);
             drop(found.recv());
+            is_superfluous.store(false, Relaxed);
         }
         ask.send(Ask::Look(Box::new(evidence), effort)).ok()?;
         found.recv().ok()
@@ -232,6 +235,8 @@ struct Thinker {
     ask: Sender<Ask>,
     found: Receiver<Finding>,
     is_busy: bool,
+    /// Set: what it works out at the moment nobody waits for.
+    is_superfluous: Arc<AtomicBool>,
 }
 
 enum Ask {
@@ -244,10 +249,12 @@ impl Thinker {
     fn start(request: Request, period: u64) -> std::io::Result<Self> {
         let (ask, asked) = channel();
         let (tell, found) = channel();
+        let is_superfluous = Arc::<AtomicBool>::default();
+        let theirs = Arc::clone(&is_superfluous);
         std::thread::Builder::new().name("causal-analysis".into()).spawn(move || {
             // Of no consequence if the system refuses.
             let _ = rustix::process::setpriority_process(None, NICENESS);
-            let mut analyst = Analyst::new(request, Profile::new(period));
+            let mut analyst = Analyst::new(request, Profile::new(period)).ending_by(theirs);
             for ask in asked {
                 match ask {
                     Ask::Samples(batch) => batch.each(|sample| analyst.naming().add(sample)),
@@ -263,7 +270,7 @@ impl Thinker {
                 own::tell();
             }
         })?;
-        Ok(Self { ask, found, is_busy: false })
+        Ok(Self { ask, found, is_busy: false, is_superfluous })
     }
 }
 
