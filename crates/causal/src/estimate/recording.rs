@@ -67,7 +67,7 @@ impl Recording {
             }
             for &(_, event) in &thread.events {
                 match event {
-                    Event::Kind(_) => changes += 1,
+                    Event::Kind(_) | Event::Waking(_) => changes += 1,
                     Event::Hit { point } | Event::VisitEnded { point, .. } => {
                         if hits.len() <= point as usize {
                             hits.resize(point as usize + 1, 0);
@@ -140,7 +140,7 @@ fn time_by_kind(thread: &Thread, span: &std::ops::Range<u64>, hook: f64) -> (BTr
             add(kind, passed.saturating_sub(blocked) as f64);
         }
         match event {
-            Event::Kind(now) => kind = now,
+            Event::Kind(now) | Event::Waking(now) => kind = now,
             Event::BlockBegan => blocks = true,
             Event::BlockEnded => blocks = false,
             _ => {}
@@ -202,9 +202,10 @@ mod tests {
     #[test]
     fn time_belongs_to_the_kind_at_which_it_was_spent() {
         type Case<'a> = (&'a str, &'a [(u64, Event)], &'a [(u32, f64)]);
-        let cases: [Case<'_>; 7] = [
+        let cases: [Case<'_>; 8] = [
             ("one kind", &[(1010, Event::Hit { point: 0 })], &[(1, 100.0)]),
             ("two kinds", &[(1030, Event::Kind(2)), (1040, Event::Kind(1))], &[(1, 90.0), (2, 10.0)]),
+            ("a wake", &[(1030, Event::Waking(2)), (1040, Event::Kind(1))], &[(1, 90.0), (2, 10.0)]),
             ("a block", &[(1020, Event::BlockBegan), (1070, Event::BlockEnded)], &[(1, 50.0)]),
             ("a block from before", &[(1050, Event::Kind(1)), (1050, Event::BlockEnded)], &[(1, 50.0)]),
             ("a block to the end", &[(1050, Event::BlockBegan)], &[(1, 50.0)]),

@@ -167,24 +167,6 @@ impl<P: Program> Controller<'_, P> {
             if let Some(finding) = self.program.thought() {
                 let took = self.program.own() - self.looked.1;
                 self.look_due = (self.program.now() + LOOK).max(self.looked.0 + LOOK_REST * took);
-                {
-                    let now = self.program.now();
-                    let r = &finding.report;
-                    let t = r.targets.first();
-                    eprintln!(
-                        "LOOK at {:.2}s began {:.2}s took {:.3}s next {:.1}; {} targets; {:?} {:?}; pert {:.4} {:.4} {:.4}",
-                        (now - self.began) as f64 / 1e9,
-                        (self.looked.0 - self.began) as f64 / 1e9,
-                        took as f64 / 1e9,
-                        (self.look_due - self.began) as f64 / 1e9,
-                        r.targets.len(),
-                        t.map(|t| t.name.clone()),
-                        t.and_then(|t| t.curve.iter().find(|c| c.speedup == 0.2).map(|c| (c.gain, c.low, c.high))),
-                        r.perturbation.paused,
-                        r.perturbation.recording,
-                        r.perturbation.own
-                    );
-                }
                 self.adopt(finding);
             }
             let is_precise = until_precise && self.finding.as_ref().is_some_and(|finding| finding.is_precise);

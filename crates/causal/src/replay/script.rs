@@ -257,6 +257,10 @@ struct Hand {
     blocked: Option<u64>,
     /// A block that is over and not explained yet.
     unexplained: Option<(u64, u64)>,
+    /// What kind of work it was at when that ended.
+    looked: u32,
+    /// For how long it was blocked so far.
+    idle: u64,
 }
 
 /// `lag` is how long a thread usually takes to be up, where that is known better than from the window.
@@ -333,15 +337,16 @@ impl Writer<'_> {
             is_waking: false,
             blocked,
             unexplained: None,
+            looked: thread.kind,
+            idle: 0,
         };
         self.script.is_worker.push(thread.is_worker);
         self.script.running.push(thread.running.clamp(0.0, 1.0));
-        let mut idle = 0;
         for &(at, event) in &thread.events {
-            idle += self.event(&mut hand, at, event);
+            self.event(&mut hand, at, event);
         }
         if let Some(since) = hand.blocked {
-            idle += self.trace.span.end.saturating_sub(since);
+            hand.idle += self.trace.span.end.saturating_sub(since);
         } else {
             hand.account(self.trace.span.end, 0);
         }
@@ -352,17 +357,16 @@ impl Writer<'_> {
             hand.push(Step::Unlock(lock, sharing));
         }
         self.end_job(&mut hand, usize::MAX);
-        let busy = 1.0 - idle as f64 / self.script.duration.max(1.0);
+        let busy = 1.0 - hand.idle as f64 / self.script.duration.max(1.0);
         self.script.busiest = self.script.busiest.max(busy);
     }
 
-    /// One event; how long the thread was blocked before it.
-    fn event(&mut self, hand: &mut Hand, at: u64, event: Event) -> u64 {
+    fn event(&mut self, hand: &mut Hand, at: u64, event: Event) {
         let blocked = match event {
             Event::Took { blocked, .. } | Event::Locked { blocked, .. } | Event::SleepEnded { blocked, .. } => blocked,
             _ => 0,
         };
-        let mut idle = blocked;
+        hand.idle += blocked;
         if hand.blocked.is_none() {
             hand.account(at, blocked);
         }
@@ -382,8 +386,8 @@ impl Writer<'_> {
             }
             Event::BlockEnded => {
                 let since = hand.blocked.take().unwrap_or(hand.at);
-                idle = at.saturating_sub(since);
-                hand.at = at;
+                hand.idle += at.saturating_sub(since);
+                (hand.at, hand.looked) = (at, hand.kind);
                 if hand.is_worker {
                     self.end_job(hand, usize::MAX);
                     hand.cause = Cause { when: When::At(self.since(at)), lag: -1.0 };
@@ -489,7 +493,6 @@ impl Writer<'_> {
                 hand.push(Step::VisitEnded { visit, point, at: self.since(at) });
             }
         }
-        idle
     }
 
     /// When something came on a connection, as far as that can be known. A thread that was idle was woken by it; one that was
@@ -568,6 +571,14 @@ impl Writer<'_> {
         let mut cause = Cause { when, lag };
         if lag >= 0.0 {
             self.lags.push(lag);
+        }
+        if let (true, Some((since, up)), Some(ready)) = (hand.is_worker, stood, ready)
+            && ready < since
+            && up - since < LOOK_MAX
+        {
+            // It did not sleep but asked the kernel for what was there: that is work, too.
+            hand.work.insert(0, Work { kind: hand.looked, time: (up - since) as f64, hooks: 0.0 });
+            hand.idle -= hand.idle.min(up - since);
         }
         if !hand.is_worker || blocked > 0 {
             hand.join_group(stood, at, ready, &mut cause);
@@ -648,6 +659,9 @@ impl Writer<'_> {
         self.script
     }
 }
+
+/// How long it may take an event loop to ask for what is there, nanoseconds: a system call.
+const LOOK_MAX: u64 = 20_000;
 
 /// What is over sooner, nanoseconds, has woken nobody: the kernel found nobody, or was not asked.
 const WAKE_MIN: f64 = 1_000.0;

@@ -104,6 +104,30 @@ fn a_turn_ends_with_what_the_loop_told_itself() {
     near(is.latency_p99 / was.latency_p99, 1.0);
 }
 
+// Asking the kernel for what has come takes 10 us before each request, which had come before: the loop did not sleep.
+#[test]
+fn to_ask_for_what_is_there_is_work() {
+    let mut events = Vec::new();
+    for unit in 0..1000 {
+        let (at, connection) = (unit * 60 * US, 1 + unit % 8);
+        let came = at.saturating_sub(400 * US);
+        events.extend([
+            (at, Event::BlockBegan),
+            (at + 10 * US, Event::BlockEnded),
+            (at + 10 * US, Event::Arrived { connection, at: came }),
+            (at + 10 * US, Event::Kind(1)),
+            (at + 30 * US, Event::Kind(2)),
+            (at + 60 * US, Event::Written { connection }),
+            (at + 60 * US, Event::Hit { point: 0 }),
+        ]);
+    }
+    let replay = Replay::new(&trace(60_000 * US, vec![thread(0, true, events)]), None);
+    near(replay.measured().busiest, 1.0);
+    let [was, is] = [replay.measured(), &replay.run_as_recorded(Pace::Closed)].map(|of| of.point(0).ns_per_unit);
+    near(is / was, 1.0);
+    near(gain(&replay, &target(), 1.0, Pace::Closed), 20.0 / 60.0);
+}
+
 // Two hooks fall into each unit's time, and 40 µs are left of it, 15 of them the target's; a segment is never shorter than nothing.
 #[test]
 fn what_hooks_took_is_taken_off() {
