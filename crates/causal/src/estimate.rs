@@ -178,7 +178,7 @@ pub struct Finding {
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// How long: the last time, when somebody waits, by the clock; else by the processor time of who replays, who may have little of a
-    /// busy processor. Two windows are asked in any case.
+    /// busy processor. Two windows are asked in any case, unless nobody waits for the answer any more.
     pub time: Duration,
     /// Whether it is the last time: curves of everything, and stacks.
     pub is_final: bool,

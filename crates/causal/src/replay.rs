@@ -464,6 +464,9 @@ impl<'a> World<'a> {
 
     /// Lets the thread do its step's work; whether it goes on at once, as with [`pass`](Self::pass).
     fn work(&mut self, thread: u32, work: &[Work]) -> bool {
+        if work.is_empty() {
+            return true;
+        }
         let cost = self.cost(thread, work);
         self.players[thread as usize].worked += cost;
         self.pass(thread, cost)
@@ -482,19 +485,21 @@ impl<'a> World<'a> {
         is_next
     }
 
-    /// Sets a mark; whether a thread slept that waits for it.
+    /// Sets a mark; whether that wakes a thread which sleeps.
     fn set(&mut self, mark: u32) -> bool {
+        let mut wakes = false;
         self.marks[mark as usize] = self.now;
         for &job in self.followers.of(mark) {
             let Job { thread, cause, is_own, .. } = self.script.jobs[job as usize];
+            let is_program = matches!(cause.when, When::After { link: Link::Program, .. });
+            wakes |= is_program && !self.players[thread as usize].is_busy;
             if is_own {
                 self.players[thread as usize].turn.push_back((job, self.now));
             } else {
                 self.push(self.ready(cause.when), What::Ready(job));
             }
         }
-        let awaiting = std::mem::take(&mut self.awaiting[mark as usize]);
-        for &thread in &awaiting {
+        for thread in std::mem::take(&mut self.awaiting[mark as usize]) {
             // The wait looks again, and finds the time.
             let player = &self.players[thread as usize];
             if let Step::Await(cause) = self.script.steps[player.step as usize] {
@@ -502,9 +507,11 @@ impl<'a> World<'a> {
                 self.players[thread as usize].step += 1;
                 self.players[thread as usize].came = ready;
                 self.push(ready + self.lag(cause), What::Go(thread));
+                // Of several messages that a thread stands still for (a barrier's) one wakes it; the others have no lag.
+                wakes |= cause.lag != 0.0;
             }
         }
-        !awaiting.is_empty()
+        wakes
     }
 
     /// Gives a lock up; whether that wakes a thread which sleeps.

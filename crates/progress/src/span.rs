@@ -51,8 +51,8 @@ fn names<T>(work: impl FnOnce(&mut Names) -> T) -> T {
 const WAKE_NAME: &str = "wake threads";
 
 impl Span {
-    /// Telling the kernel that a thread which waits may go on. It takes the waker's time, 5 to 10 µs on a virtual machine whose
-    /// processors halt, and no time at all where nobody waits.
+    /// Telling the kernel that a thread which waits may go on. It takes the waker's time, about 10 µs on a virtual machine whose
+    /// processors halt, and next to none where nobody waits.
     pub const WAKE: Self = Self(stage::NAMES.len() as u32);
 
     /// The span of that name; the same one for the same name. For what is known at load time (a handler of a route), never per

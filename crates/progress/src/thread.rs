@@ -82,7 +82,8 @@ impl Thread {
         hooks::before_send(&mut stamp);
         self.notes.unparked.leave(stamp);
         hooks::at(site::span(Deed::Unpark, Location::caller()));
-        if self.notes.is_parked.load(Relaxed) {
+        // Once for each time that it is.
+        if self.notes.is_parked.load(Relaxed) && self.notes.is_parked.swap(false, Relaxed) {
             wake(|| self.inner.unpark());
         } else {
             self.inner.unpark();

@@ -274,3 +274,23 @@ fn what_is_believed_is_believed_point_by_point() {
     let shown: Vec<Vec<bool>> = cases.iter().map(|case| case.curves.iter().map(is_effect).collect()).collect();
     assert_eq!(shown, [[true, false], [false, false], [false, false], [false, true]]);
 }
+
+/// The last look goes by the clock, others by what they took of a processor; two windows are asked in any case, unless nobody waits.
+#[test]
+fn a_look_ends_when_its_time_is_over_or_nobody_waits() {
+    let is_superfluous = AtomicBool::new(false);
+    let watch = |is_final, worked: u64| {
+        let effort = Effort { time: Duration::from_millis(500), is_final, crew: Crew::default() };
+        let began = Instant::now() - Duration::from_secs(1);
+        Watch { began, worked: AtomicU64::new(worked * 1_000_000), effort, is_superfluous: &is_superfluous }
+    };
+    assert!(!watch(true, 0).is_within(1.0, 2));
+    assert!(watch(true, 0).is_within(1.0, 1));
+    // What this thread did before is not the look's.
+    own::tell();
+    assert!(watch(false, 300).is_within(1.0, 2));
+    assert!(!watch(false, 300).is_within(0.5, 2));
+    assert!(!watch(false, 500).is_within(1.0, 2));
+    is_superfluous.store(true, Relaxed);
+    assert!(!watch(false, 0).is_within(1.0, 0));
+}

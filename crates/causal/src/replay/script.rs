@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use progress::Sharing;
 
+use super::SPIN;
 use crate::trace::{Event, Trace};
 
 /// One step. Durations are nanoseconds.
@@ -18,7 +19,8 @@ pub(super) enum Step {
     /// Sets a mark.
     Mark(u32),
     /// What it takes to wake whoever sleeps because of the step before, if somebody does: a range of [`Script::work`], empty where
-    /// nobody slept when it was recorded.
+    /// nobody slept when it was recorded. Where somebody did and it was not told what that took, there is no such step: it is part of
+    /// the thread's work.
     Wake(u32, u32),
     /// Goes on when something has come.
     Await(Cause),
@@ -221,6 +223,11 @@ struct Writer<'a> {
     lags: Vec<f64>,
     lock_lags: Vec<f64>,
     wakes: Vec<Work>,
+    /// By mark: whether a thread slept for it.
+    slept_for: Vec<bool>,
+    /// Locks that threads slept for, and those of which it was told what it takes to wake them.
+    slept_at: HashSet<u32>,
+    woken_at: HashSet<u32>,
     /// The job in which each mark is set.
     setters: Vec<u32>,
     /// When each job came, for the order in which chains are found.
@@ -281,6 +288,9 @@ pub(super) fn write(trace: &Trace, lag: Option<f64>) -> Script {
     let usual_gap = marks.usual_gap(trace);
     let mut writer = Writer {
         setters: vec![NONE; marks.count as usize],
+        slept_for: vec![false; marks.count as usize],
+        slept_at: HashSet::new(),
+        woken_at: HashSet::new(),
         script: Script {
             duration: (trace.span.end - trace.span.start) as f64,
             marks: marks.count,
@@ -462,6 +472,9 @@ impl Writer<'_> {
                 let lag = self.lock_lag(lock, at, blocked).unwrap_or(-1.0);
                 hand.held.push((lock, sharing));
                 let lock = self.locks.of(lock);
+                if blocked as f64 > SPIN {
+                    self.slept_at.insert(lock);
+                }
                 hand.push(Step::Lock(lock, sharing, lag));
             }
             Event::Unlocked { lock: number, sharing } => {
@@ -537,8 +550,14 @@ impl Writer<'_> {
 
     /// What the thread did last was to wake somebody, if it took long enough.
     fn woke(&mut self, hand: &mut Hand) {
-        let [work] = hand.work[..] else { return };
-        let Some(step) = hand.wake.take().filter(|_| work.time >= WAKE_MIN) else { return };
+        let (Some(step), [work]) = (hand.wake.take(), &hand.work[..]) else { return };
+        let work = *work;
+        if work.time < WAKE_MIN {
+            return;
+        }
+        if let Step::Unlock(lock, _) = hand.steps[step - 1] {
+            self.woken_at.insert(lock);
+        }
         let from = self.script.work.len() as u32;
         self.script.work.push(work);
         hand.work.clear();
@@ -572,7 +591,10 @@ impl Writer<'_> {
         if lag >= 0.0 {
             self.lags.push(lag);
         }
-        if let (true, Some((since, up)), Some(ready)) = (hand.is_worker, stood, ready)
+        if let (When::After { mark, .. }, Some(_)) = (when, stood) {
+            self.slept_for[mark as usize] = true;
+        }
+        if let (true, Some((since, up)), Some(ready)) = (hand.is_worker && blocked == 0, stood, ready)
             && ready < since
             && up - since < LOOK_MAX
         {
@@ -651,6 +673,16 @@ impl Writer<'_> {
         let own = usual_lag(&mut self.lags).unwrap_or(0.0);
         self.script.lag = lag.unwrap_or(own);
         self.script.lock_lag = usual_lag(&mut self.lock_lags).unwrap_or(own);
+        for at in 1..self.script.steps.len() {
+            let is_told = match self.script.steps[at - 1] {
+                Step::Mark(mark) => !self.slept_for[mark as usize],
+                Step::Unlock(lock, _) => !self.slept_at.contains(&lock) || self.woken_at.contains(&lock),
+                _ => true,
+            };
+            if !is_told && self.script.steps[at] == Step::Wake(0, 0) {
+                self.script.steps[at] = Step::Work(0, 0);
+            }
+        }
         self.wakes.sort_unstable_by(|a, b| a.time.total_cmp(&b.time));
         self.script.wake = self.wakes.get(self.wakes.len() / 2).copied();
         self.script.locks = self.locks.0.len() as u32;
@@ -710,6 +742,7 @@ impl Hand {
     fn push(&mut self, step: Step) {
         self.steps.push(step);
         self.own = self.steps.len();
+        self.wake = None;
     }
 
     /// Somebody may wait for the step that was pushed last.

@@ -292,6 +292,35 @@ fn waking_takes_time_where_somebody_sleeps() {
     near(gain(&replay, &slow, 0.5, Pace::Closed), -0.1);
 }
 
+// Who sends by means of its own says nothing of what waking takes: that is part of its work already, 10 of 100 us here, and of another's
+// wake it is told that it takes 20.
+#[test]
+fn what_was_not_told_of_a_wake_is_not_added() {
+    let (mut sends, mut quick, mut other) = (Vec::new(), Vec::new(), Vec::new());
+    for unit in 0..500 {
+        let (at, told, untold) = (unit * 100 * US, 1 + 2 * unit, 2 + 2 * unit);
+        sends.extend([
+            (at, Event::Kind(1)),
+            (at + 50 * US, Event::Kind(2)),
+            (at + 60 * US, Event::Sent { message: untold }),
+            (at + 80 * US, Event::Sent { message: told }),
+            (at + 80 * US, Event::Waking(0)),
+            (at + 100 * US, Event::Kind(2)),
+            (at + 100 * US, Event::Hit { point: 0 }),
+        ]);
+        let blocked = |since: u64| if unit == 0 { since * US } else { 99 * US };
+        other.push((at + 65 * US, Event::Took { message: untold, blocked: blocked(65) }));
+        other.push((at + 66 * US, Event::Hit { point: 1 }));
+        quick.push((at + 85 * US, Event::Took { message: told, blocked: blocked(85) }));
+        quick.push((at + 86 * US, Event::Hit { point: 1 }));
+    }
+    let threads = vec![thread(0, false, sends), thread(1, false, quick), thread(2, false, other)];
+    let replay = Replay::new(&trace(50_000 * US, threads), None);
+    let [was, is] = [replay.measured(), &replay.run_as_recorded(Pace::Closed)].map(|of| of.point(0).ns_per_unit);
+    near(is / was, 1.0);
+    near(gain(&replay, &target(), 1.0, Pace::Closed), 0.5);
+}
+
 // A receiver that falls behind is woken no more.
 #[test]
 fn who_does_not_sleep_is_not_woken() {

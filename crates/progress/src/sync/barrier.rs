@@ -61,34 +61,47 @@ impl Barrier {
         state.here.push(stamp);
         let is_leader = state.here.len() >= self.count;
         let mut blocked = Duration::ZERO;
-        if is_leader {
+        let said = if is_leader {
             state.said.swap(0, 1);
             let State { here, said, .. } = &mut *state;
             std::mem::swap(here, &mut said[0]);
             state.here.clear();
             state.round = round.wrapping_add(1);
+            let said = state.said_since(round);
+            // Not under the lock, which all want at once.
+            drop(state);
             wake(|| self.passed.notify_all());
+            said
         } else {
             let standstill = hooks::is_active().then(Standstill::begin);
             while state.round == round {
                 state = self.passed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
             blocked = standstill.map_or(Duration::ZERO, Standstill::end);
-        }
+            state.said_since(round)
+        };
         if hooks::is_active() {
-            let said = match state.round.wrapping_sub(round) {
-                1 => state.said[0].clone(),
-                2 => state.said[1].clone(),
-                // More threads than the barrier is for have overtaken us twice.
-                _ => Vec::new(),
-            };
-            drop(state);
             for (_, stamp) in said.into_iter().enumerate().filter(|&(place, _)| place != mine) {
                 hooks::after_receive(stamp, std::mem::take(&mut blocked));
             }
             hooks::at(site::span(Deed::Barrier, Location::caller()));
         }
         BarrierWaitResult(is_leader)
+    }
+}
+
+impl State {
+    /// What those said who came for that round; nothing while no profile runs.
+    fn said_since(&self, round: usize) -> Vec<Stamp> {
+        if !hooks::is_active() {
+            return Vec::new();
+        }
+        match self.round.wrapping_sub(round) {
+            1 => self.said[0].clone(),
+            2 => self.said[1].clone(),
+            // Or more threads than the barrier is for have overtaken us twice.
+            _ => Vec::new(),
+        }
     }
 }
 

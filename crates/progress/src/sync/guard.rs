@@ -1,4 +1,4 @@
-//! What holds a lock of ours: std's guard, behind what tells that the lock is about to be given up.
+//! What holds a lock of ours: std's guard, between what tells that the lock is about to be given up and what tells that it was.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

@@ -82,7 +82,8 @@ impl<T> Sender<T> {
         if hooks::is_active() {
             hooks::before_send(&mut stamp);
             hooks::at(site::span(Deed::Send, Location::caller()));
-            is_awaited = self.shared.is_awaited.load(Relaxed);
+            // Once for each time that it waits.
+            is_awaited = self.shared.is_awaited.load(Relaxed) && self.shared.is_awaited.swap(false, Relaxed);
         }
         let message = Message { stamp, value };
         let sent = if is_awaited { wake(|| self.inner.send(message)) } else { self.inner.send(message) };

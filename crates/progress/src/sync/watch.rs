@@ -138,7 +138,7 @@ impl Drop for Held<'_> {
             drop(std::mem::replace(&mut self.span, Entered::nothing()));
             WAKING.set(hooks::entered(Span::WAKE));
         }
-        // Then the span ends, then std's guard gives up the lock.
+        // Then the span ends, if it has not, then std's guard gives up the lock.
     }
 }
 

@@ -285,7 +285,7 @@ impl<T> Bounded<T> {
         state.senders -= 1;
         state.senders_gone = stamp;
         if state.senders == 0 {
-            self.filled.notify_one();
+            self.wake_receiver(state);
         }
     }
 
@@ -302,8 +302,11 @@ impl<T> Bounded<T> {
         state.receiver_gone = stamp;
         // What is there nobody will have; but who hands over gets back what was not taken.
         let lost = if self.places == 0 { VecDeque::new() } else { std::mem::take(&mut state.queue) };
-        self.freed.notify_all();
+        let are_awaited = state.senders_blocked > 0;
         drop(state);
+        if are_awaited {
+            wake(|| self.freed.notify_all());
+        }
         drop(lost);
     }
 }
