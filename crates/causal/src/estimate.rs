@@ -195,15 +195,15 @@ pub struct Analyst<N> {
 }
 
 /// What is left of the time that a look may take.
-struct Watch<'a> {
+struct Watch {
     began: Instant,
     /// Nanoseconds.
     worked: AtomicU64,
     effort: Effort,
-    is_superfluous: &'a AtomicBool,
+    is_superfluous: Arc<AtomicBool>,
 }
 
-impl Watch<'_> {
+impl Watch {
     /// Whether that part of the time is not over, for who has asked so many windows; asked by those who replay.
     fn is_within(&self, part: f64, windows: usize) -> bool {
         let worked = own::tell();
@@ -256,7 +256,7 @@ impl<N: Naming> Analyst<N> {
     /// What all of it shows.
     pub fn look(&mut self, evidence: &Evidence, effort: Effort) -> Finding {
         let is_superfluous = Arc::clone(&self.is_superfluous);
-        let watch = Watch { began: Instant::now(), worked: AtomicU64::new(0), effort, is_superfluous: &is_superfluous };
+        let watch = Watch { began: Instant::now(), worked: AtomicU64::new(0), effort, is_superfluous };
         let names = progress::points();
         let points = points(&names, &evidence.recordings, &self.request.progress);
         let utilisation =
@@ -369,7 +369,7 @@ impl<N: Naming> Analyst<N> {
         targets: &[Target],
         points: &[u32],
         verdict: &Verdict,
-        watch: &Watch<'_>,
+        watch: &Watch,
     ) -> Screened {
         let (recordings, pace, effort) = (&evidence.recordings, verdict.pace(), watch.effort);
         let common = common(&self.request.speedups);

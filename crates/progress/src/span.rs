@@ -97,6 +97,12 @@ pub(crate) fn wake<T>(notify: impl FnOnce() -> T) -> T {
     notify()
 }
 
+/// Does what wakes a thread if one waits, and nothing else where none does; whether it is known that one waits.
+#[inline]
+pub(crate) fn wake_if<T>(is_awaited: bool, notify: impl FnOnce() -> T) -> T {
+    if is_awaited { wake(notify) } else { notify() }
+}
+
 /// The names of all spans there are, by their ids.
 #[must_use]
 pub fn spans() -> Vec<String> {

@@ -33,7 +33,7 @@ pub use scope::{Scope, ScopedJoinHandle, scope};
 use crate::account::on_each_thread;
 use crate::hooks;
 use crate::site::{self, Deed};
-use crate::span::wake;
+use crate::span::wake_if;
 use crate::stamp::{Note, Stamp};
 use crate::standstill::Standstill;
 
@@ -83,11 +83,8 @@ impl Thread {
         self.notes.unparked.leave(stamp);
         hooks::at(site::span(Deed::Unpark, Location::caller()));
         // Once for each time that it is.
-        if self.notes.is_parked.load(Relaxed) && self.notes.is_parked.swap(false, Relaxed) {
-            wake(|| self.inner.unpark());
-        } else {
-            self.inner.unpark();
-        }
+        let is_parked = self.notes.is_parked.load(Relaxed) && self.notes.is_parked.swap(false, Relaxed);
+        wake_if(is_parked, || self.inner.unpark());
     }
 
     /// Its number in this process.

@@ -278,11 +278,11 @@ fn what_is_believed_is_believed_point_by_point() {
 /// The last look goes by the clock, others by what they took of a processor; two windows are asked in any case, unless nobody waits.
 #[test]
 fn a_look_ends_when_its_time_is_over_or_nobody_waits() {
-    let is_superfluous = AtomicBool::new(false);
+    let is_superfluous = Arc::new(AtomicBool::new(false));
     let watch = |is_final, worked: u64| {
         let effort = Effort { time: Duration::from_millis(500), is_final, crew: Crew::default() };
         let began = Instant::now() - Duration::from_secs(1);
-        Watch { began, worked: AtomicU64::new(worked * 1_000_000), effort, is_superfluous: &is_superfluous }
+        Watch { began, worked: AtomicU64::new(worked * 1_000_000), effort, is_superfluous: is_superfluous.clone() }
     };
     assert!(!watch(true, 0).is_within(1.0, 2));
     assert!(watch(true, 0).is_within(1.0, 1));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::mutex::MutexGuard;
 use crate::hooks;
 use crate::site::{self, Deed};
-use crate::span::wake;
+use crate::span::wake_if;
 use crate::stamp::{Note, Stamp};
 use crate::standstill::Standstill;
 
@@ -135,22 +135,14 @@ impl Condvar {
     #[inline]
     #[track_caller]
     pub fn notify_one(&self) {
-        if self.tell(Location::caller()) {
-            wake(|| self.inner.notify_one());
-        } else {
-            self.inner.notify_one();
-        }
+        wake_if(self.tell(Location::caller()), || self.inner.notify_one());
     }
 
     /// Wakes all that wait.
     #[inline]
     #[track_caller]
     pub fn notify_all(&self) {
-        if self.tell(Location::caller()) {
-            wake(|| self.inner.notify_all());
-        } else {
-            self.inner.notify_all();
-        }
+        wake_if(self.tell(Location::caller()), || self.inner.notify_all());
     }
 
     /// Whether it is known that somebody waits.

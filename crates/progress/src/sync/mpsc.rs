@@ -30,7 +30,7 @@ pub use receiver::{IntoIter, Iter, Receiver, TryIter};
 
 use crate::hooks;
 use crate::site::{self, Deed};
-use crate::span::wake;
+use crate::span::wake_if;
 use crate::stamp::{Note, Stamp};
 
 /// What is sent, and by whom.
@@ -86,8 +86,7 @@ impl<T> Sender<T> {
             is_awaited = self.shared.is_awaited.load(Relaxed) && self.shared.is_awaited.swap(false, Relaxed);
         }
         let message = Message { stamp, value };
-        let sent = if is_awaited { wake(|| self.inner.send(message)) } else { self.inner.send(message) };
-        sent.map_err(|SendError(message)| SendError(message.value))
+        wake_if(is_awaited, || self.inner.send(message)).map_err(|SendError(message)| SendError(message.value))
     }
 }
 
