@@ -315,7 +315,7 @@ impl<'a> Machine<'a> {
         true
     }
 
-    /// Lets threads go on that sleep, which takes the thread time.
+    /// Lets threads go on that sleep. That takes time, so the thread itself never goes on at once.
     fn wake(&mut self, thread: usize, sleepers: &[usize]) -> bool {
         for &sleeper in sleepers {
             self.release(sleeper, WAKE);
