@@ -22,11 +22,12 @@ use std::time::{Duration, Instant};
 
 pub use confirm::{Block, Kinds, Progressed};
 pub use recording::{Recording, Recordings};
-pub use screen::{Answer, Crew, Question, Screen};
+pub use screen::{Answer, Crew, Question, Screen, Usual};
 
 use crate::load::{Habit, ProbeBlock, Verdict, judge};
 use crate::own;
 use crate::profiler::Modes;
+use crate::replay::{Cold, Pace, Replay};
 use crate::report::{Load, LoadKind, Mode, OtherCurve, Perturbation, Progress, Report, Speech, Stack, TargetReport};
 use crate::sample::Lost;
 use crate::statistics::{FALSE_DISCOVERIES, NORMAL, Ratio, believed, sequence_half_width};
@@ -259,10 +260,10 @@ impl<N: Naming> Analyst<N> {
         let watch = Watch { began: Instant::now(), worked: AtomicU64::new(0), effort, is_superfluous };
         let names = progress::points();
         let points = points(&names, &evidence.recordings, &self.request.progress);
-        let utilisation =
-            Screen::ask(&evidence.recordings, &[], &[], crate::replay::Pace::Closed, effort.crew, |windows| {
-                watch.is_within(0.1, windows)
-            });
+        let usual = Usual::of(&evidence.recordings);
+        let utilisation = Screen::ask(&evidence.recordings, &usual, &[], &[], Pace::Closed, effort.crew, |windows| {
+            watch.is_within(0.1, windows)
+        });
         let has_load = evidence.recordings.iter().any(|one| one.has_load);
         let habit = evidence.recordings.iter().fold(Habit::default(), |all, one| all.and(one.habit));
         let probes = probes(evidence, points.first().filter(|_| has_load));
@@ -282,7 +283,7 @@ impl<N: Naming> Analyst<N> {
             targets.retain(|target| self.request.targets.iter().any(|wanted| is_meant(wanted, &target.name, &names)));
         }
 
-        let screened = self.screen(evidence, &targets, &points, &verdict, &watch);
+        let screened = self.screen(evidence, &usual, &targets, &points, &verdict, &watch);
         let common = common(&self.request.speedups);
         let mut cases: Vec<Case<'_>> = targets
             .iter()
@@ -366,6 +367,7 @@ impl<N: Naming> Analyst<N> {
     fn screen(
         &self,
         evidence: &Evidence,
+        usual: &Usual,
         targets: &[Target],
         points: &[u32],
         verdict: &Verdict,
@@ -386,7 +388,7 @@ impl<N: Naming> Analyst<N> {
         let first: Vec<Question<'_>> =
             distinct.iter().map(|&at| Question { weights: &targets[at].weights, speedup: common }).collect();
         let enough = if effort.is_final { FIRST_WINDOWS * 2 } else { FIRST_WINDOWS };
-        let first = Screen::ask(recordings, &first, points, pace, effort.crew, |windows| {
+        let first = Screen::ask(recordings, usual, &first, points, pace, effort.crew, |windows| {
             windows < enough && watch.is_within(0.35, windows)
         });
 
@@ -412,8 +414,9 @@ impl<N: Naming> Analyst<N> {
                 .map(|(at, speedup)| Question { weights: &targets[distinct[at]].weights, speedup })
                 .collect();
             let part = if group == 0 { 0.85 } else { 1.0 };
-            let screen =
-                Screen::ask(recordings, &ask, points, pace, effort.crew, |windows| watch.is_within(part, windows));
+            let screen = Screen::ask(recordings, usual, &ask, points, pace, effort.crew, |windows| {
+                watch.is_within(part, windows)
+            });
             // The most windows were asked for the first group, or more than that for the first look.
             if group == 0 && screen.windows >= first.windows {
                 (fidelity, bare) = (screen.fidelity, screen.bare);
@@ -544,7 +547,7 @@ fn probes(evidence: &Evidence, point: Option<&u32>) -> Vec<ProbeBlock> {
 fn baseline(recordings: &[Arc<Recording>], points: &[u32]) -> Vec<f64> {
     let mut sums = vec![(0.0, 0.0); points.len()];
     for recording in recordings.iter().take(FIRST_WINDOWS * 2) {
-        let replay = crate::replay::Replay::new(&recording.trace, None);
+        let replay = Replay::new(&recording.trace, None, &Cold::default());
         for (&point, (sum, count)) in points.iter().zip(&mut sums) {
             let point = replay.measured().point(point);
             *sum += point.latency_mean * point.timed as f64;

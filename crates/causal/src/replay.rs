@@ -10,8 +10,10 @@
 //! Nothing is slowed for it, any number of targets is tried on the same window, and what did not change cancels out: only the ratio of two
 //! replays counts. What it can't see is what costs differently when times change (caches, batches, threads that share a processor).
 //!
+//! - `cold`: what work takes more behind sleep.
 //! - `script`: a trace as steps that follow from one another.
 
+mod cold;
 mod script;
 #[cfg(test)]
 mod tests;
@@ -23,7 +25,8 @@ use progress::Sharing;
 use crate::outcome::{Outcome, PointOutcome};
 use crate::target::Weights;
 use crate::trace::Trace;
-use script::{Cause, Job, Link, NONE, Script, Step, When, Work};
+pub use cold::Cold;
+use script::{BEGIN, Cause, Job, Link, NONE, Script, Step, When, Work};
 pub(crate) use script::{LAGS_MIN, usual_lag};
 
 /// Whose pace what comes from outside goes at.
@@ -47,10 +50,10 @@ pub struct Replay {
 
 impl Replay {
     /// Reads a trace. Takes a few hundred nanoseconds for each event. `lag` is how long a thread usually takes to be up, nanoseconds,
-    /// for a window that tells too little of it: one in which hardly any slept.
+    /// for a window that tells too little of it: one in which hardly any slept. `cold` is from many windows.
     #[must_use]
-    pub fn new(trace: &Trace, lag: Option<f64>) -> Self {
-        let script = script::write(trace, lag);
+    pub fn new(trace: &Trace, lag: Option<f64>, cold: &Cold) -> Self {
+        let script = script::write(trace, lag, cold);
         let totals = recorded(&script);
         let measures = totals.measures();
         let measured = totals.outcome(&measures, script.busiest);
@@ -208,6 +211,8 @@ struct Player {
     /// Its next step; at the job's end it takes another one.
     step: u32,
     is_busy: bool,
+    /// Whether its job begins from sleep though it did not when it was recorded, or the other way round.
+    is_otherwise: bool,
     /// For how long it has worked.
     worked: f64,
     /// Whether its last step let somebody go on who sleeps.
@@ -275,6 +280,7 @@ impl<'a> World<'a> {
                 job: NONE,
                 step: 0,
                 is_busy: false,
+                is_otherwise: false,
                 worked: 0.0,
                 wakes: false,
                 came: 0.0,
@@ -303,6 +309,7 @@ impl<'a> World<'a> {
             };
             world.push(at, What::Ready(number));
         }
+        world.set(BEGIN);
         world
     }
 
@@ -322,7 +329,8 @@ impl<'a> World<'a> {
                         // A thread that was idle takes its time to be up.
                         let up = due.at + self.lag(cause);
                         self.players[thread as usize].looked = up;
-                        self.begin(thread, job, due.at);
+                        // What a window begins with is for a thread that was at work.
+                        self.begin(thread, job, due.at, due.at > 0.0);
                         self.push(up, What::Go(thread));
                     } else if due.at <= player.looked {
                         player.turn.push_back((job, due.at));
@@ -336,10 +344,11 @@ impl<'a> World<'a> {
         }
     }
 
-    fn begin(&mut self, thread: u32, job: u32, came: f64) {
-        let step = self.script.jobs[job as usize].steps.start;
+    fn begin(&mut self, thread: u32, job: u32, came: f64, is_from_sleep: bool) {
+        let Job { ref steps, is_from_sleep: was_from_sleep, .. } = self.script.jobs[job as usize];
         let player = &mut self.players[thread as usize];
-        (player.job, player.step, player.came, player.is_busy) = (job, step, came, true);
+        (player.job, player.step, player.came, player.is_busy) = (job, steps.start, came, true);
+        player.is_otherwise = is_from_sleep != was_from_sleep;
     }
 
     fn lag(&self, cause: Cause) -> f64 {
@@ -366,7 +375,11 @@ impl<'a> World<'a> {
     fn cost(&self, thread: u32, work: &[Work]) -> f64 {
         let &Change { weights, speedup, hooks } = self.change;
         let faster = speedup * self.script.running[thread as usize];
-        let cost = |work: &Work| work.time * (1.0 - faster * weights.part(work.kind)) + work.hooks * hooks;
+        let is_otherwise = self.players[thread as usize].is_otherwise;
+        let cost = |work: &Work| {
+            let time = if is_otherwise { work.time + work.otherwise } else { work.time };
+            time * (1.0 - faster * weights.part(work.kind)) + work.hooks * hooks
+        };
         work.iter().map(cost).sum()
     }
 
@@ -384,7 +397,7 @@ impl<'a> World<'a> {
                 }
                 match player.turn.pop_front() {
                     Some((job, came)) => {
-                        self.begin(thread, job, came);
+                        self.begin(thread, job, came, false);
                         continue;
                     }
                     None => return self.players[index].is_busy = false,

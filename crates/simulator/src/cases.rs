@@ -201,6 +201,7 @@ pub fn worthless(clients: usize) -> Program {
 pub fn all() -> Vec<Case> {
     let closed = |name, program| Case { name, program, is_open: false };
     let unknown = |program| Program { arrivals: Arrivals::Unknown, ..program };
+    let cold = |program| Program { cold: Some(Time::About(15 * US)), ..program };
     vec![
         closed("one loop, 2 connections", loops(1, 2, &request())),
         closed("one loop, 4 connections", loops(1, 4, &request())),
@@ -209,6 +210,7 @@ pub fn all() -> Vec<Case> {
         closed("one loop, 8 connections", loops(1, 8, &request())),
         closed("one loop, 8, arrivals not known", unknown(loops(1, 8, &request()))),
         closed("one loop, 32 connections (saturated)", loops(1, 32, &request())),
+        closed("one loop, 4, cold behind sleep", cold(loops(1, 4, &request()))),
         closed("four loops, 4 connections each", loops(4, 4, &request())),
         Case { name: "one loop, open, 10 k/s", program: open(16, 10_000), is_open: true },
         Case { name: "one loop, open, 16 k/s", program: open(16, 16_000), is_open: true },
@@ -227,6 +229,7 @@ pub fn all() -> Vec<Case> {
         closed("sleep and barrier, target not last", barrier(false)),
         closed("an upstream, 4 connections", upstream(4)),
         closed("an upstream, 32 connections", upstream(32)),
+        closed("an upstream of a loop that is cold behind sleep", cold(upstream(4))),
         closed("a burner beside, 4 connections", burner(4)),
         closed("handlers that sleep, 32 connections", sleepers(32)),
         closed("a writer per frame, no round trip", writers(0)),

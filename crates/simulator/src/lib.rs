@@ -16,7 +16,7 @@ mod random;
 
 use causal::ledger::Experiment;
 use causal::outcome::Outcome;
-use causal::replay::{Pace, Replay};
+use causal::replay::{Cold, Pace, Replay};
 use causal::target::{Part, Weights};
 use causal::trace::Trace;
 use machine::Machine;
@@ -96,8 +96,9 @@ pub fn record(program: &Program, seed: u64, plan: Plan) -> Vec<Trace> {
 /// Mode A: each recorded window replayed as it was, and with the target faster.
 #[must_use]
 pub fn screen(traces: &[Trace], weights: &Weights, speedup: f64, pace: Pace) -> Vec<(Outcome, Outcome)> {
+    let cold = Cold::of(traces.iter());
     let pair = |trace: &Trace| {
-        let replay = Replay::new(trace, None);
+        let replay = Replay::new(trace, None, &cold);
         (replay.run(weights, 0.0, pace), replay.run(weights, speedup, pace))
     };
     traces.iter().map(pair).collect()

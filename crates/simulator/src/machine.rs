@@ -95,6 +95,8 @@ struct ThreadState {
     /// It waits for events.
     is_idle: bool,
     is_waking: bool,
+    /// It has slept, and done nothing since.
+    is_cold: bool,
     /// Since when it stands still inside a step, and for whom it was let go.
     blocked_since: u64,
     blocked: u64,
@@ -146,6 +148,7 @@ impl<'a> Machine<'a> {
             ready: VecDeque::new(),
             is_idle: false,
             is_waking: false,
+            is_cold: false,
             blocked_since: 0,
             blocked: 0,
             phase: 0,
@@ -216,6 +219,7 @@ impl<'a> Machine<'a> {
             Happening::Woken(thread) => {
                 self.threads[thread].is_waking = false;
                 self.threads[thread].is_idle = false;
+                self.threads[thread].is_cold = true;
                 self.observer.block_ended(thread, self.now);
                 self.go_on(thread);
             }
@@ -371,6 +375,13 @@ impl<'a> Machine<'a> {
                 self.count(kind, time, is_target);
                 if is_target {
                     time *= 1.0 - self.cut;
+                }
+                if std::mem::take(&mut self.threads[thread].is_cold)
+                    && let Some(cold) = self.program.cold
+                {
+                    let extra = cold.draw(&mut self.threads[thread].random);
+                    self.count(kind, extra, false);
+                    time += extra;
                 }
                 self.next(thread, task);
                 self.after(time, Happening::GoOn(thread));

@@ -76,6 +76,8 @@ pub struct Program {
     pub barriers: Vec<usize>,
     /// Whether it knows when requests reached the machine, or only when it looked.
     pub arrivals: Arrivals,
+    /// What an event loop's first work takes more when it has slept, if anything.
+    pub cold: Option<Time>,
 }
 
 /// What the program knows of when requests came.

@@ -89,6 +89,7 @@ const KNOWN: &[Known] = &[
     Known('B', "8, arrivals not known", [2.5, 3.5, 9.0], "arrivals are guessed"),
     // An upstream that takes no time leaves none for anybody else: everything stands still.
     Known('B', "an upstream, 4", [0.0, 0.0, 20.0], "B cannot try an upstream that takes no time"),
+    Known('B', "an upstream of a loop", [0.0, 0.0, 24.0], "B cannot try an upstream that takes no time"),
     Known('B', "an upstream, 32", [0.0, 0.0, 100.0], "B cannot try an upstream that takes no time"),
     // A loop's timers are not held: what they owe is paid by the whole loop.
     Known('B', "handlers that sleep", [0.0, 0.0, 4.5], "B does not hold timers"),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::estimate::Recording;
 use crate::outcome::PointOutcome;
 use crate::own;
-use crate::replay::{LAGS_MIN, Pace, Replay, usual_lag};
+use crate::replay::{Cold, LAGS_MIN, Pace, Replay, usual_lag};
 use crate::report::LoadKind;
 use crate::statistics::{Ratio, Stream};
 use crate::target::Weights;
@@ -68,6 +68,26 @@ pub struct Screen {
     pub windows: usize,
 }
 
+/// What all windows tell together, and one alone may not.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Usual {
+    /// How long an event loop takes to be up, for windows in which it was hardly idle. `None` where no loop slept in any.
+    pub lag: Option<f64>,
+    /// What its work takes more behind sleep.
+    pub cold: Cold,
+}
+
+impl Usual {
+    /// Takes some tens of milliseconds at most: the first few thousand jobs are gone through, and all lags sorted.
+    #[must_use]
+    pub fn of(recordings: &[Arc<Recording>]) -> Self {
+        let lags = recordings.iter().flat_map(|recording| &recording.lags);
+        let lag = usual_lag(&mut lags.map(|&lag| lag as f64).collect::<Vec<_>>());
+        let cold = Cold::of(recordings.iter().map(|recording| &recording.trace));
+        Self { lag, cold }
+    }
+}
+
 /// Who asks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Crew {
@@ -81,13 +101,14 @@ impl Screen {
     /// Asks the windows, in their order, until there are no more or `go_on` says so; it is told how many there were.
     pub fn ask(
         recordings: &[Arc<Recording>],
+        usual: &Usual,
         questions: &[Question<'_>],
         points: &[u32],
         pace: Pace,
         crew: Crew,
         go_on: impl Fn(usize) -> bool + Sync,
     ) -> Self {
-        let (next, lag) = (AtomicUsize::new(0), common_lag(recordings));
+        let next = AtomicUsize::new(0);
         let work = || {
             let none = vec![Answer::default(); points.len()];
             let mut screen = Self { answers: vec![none.clone(); questions.len()], bare: none, ..Self::default() };
@@ -95,7 +116,7 @@ impl Screen {
                 let number = next.fetch_add(1, Relaxed);
                 match recordings.get(number) {
                     Some(recording) if go_on(number) => {
-                        screen.ask_one(recording, lag, questions, points, pace);
+                        screen.ask_one(recording, usual, questions, points, pace);
                     }
                     _ => break,
                 }
@@ -146,13 +167,14 @@ impl Screen {
     fn ask_one(
         &mut self,
         recording: &Recording,
-        lag: Option<f64>,
+        usual: &Usual,
         questions: &[Question<'_>],
         points: &[u32],
         pace: Pace,
     ) {
         self.windows += 1;
-        let replay = Replay::new(&recording.trace, lag.filter(|_| recording.lags.len() < LAGS_MIN));
+        let lag = usual.lag.filter(|_| recording.lags.len() < LAGS_MIN);
+        let replay = Replay::new(&recording.trace, lag, &usual.cold);
         let before = replay.run(&Weights::default(), 0.0, pace);
         if !recording.trace.threads.is_empty() {
             self.busiest.push(before.busiest);
@@ -176,13 +198,6 @@ impl Screen {
             }
         }
     }
-}
-
-/// How long an event loop takes to be up, over all windows: what one of a server that was hardly idle does not tell, all of them may.
-/// `None` where no loop slept in any.
-pub(super) fn common_lag(recordings: &[Arc<Recording>]) -> Option<f64> {
-    let lags = recordings.iter().flat_map(|recording| &recording.lags);
-    usual_lag(&mut lags.map(|&lag| lag as f64).collect::<Vec<_>>())
 }
 
 /// Whether a window has any time of a target's.

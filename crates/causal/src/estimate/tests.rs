@@ -28,7 +28,7 @@ fn a_crew_finds_what_one_finds() {
     let questions = [Question { weights: &hot, speedup: 0.5 }, Question { weights: &hot, speedup: 1.0 }];
     let ask = |threads| {
         let crew = Crew { threads, nice: 1 };
-        Screen::ask(&recordings, &questions, &[point], crate::replay::Pace::Closed, crew, |windows| windows < 7)
+        Screen::ask(&recordings, &Usual::default(), &questions, &[point], Pace::Closed, crew, |windows| windows < 7)
     };
     for threads in [0, 1, 3, 20] {
         let screen = ask(threads);
@@ -74,14 +74,17 @@ fn loops(point: u32) -> [Arc<Recording>; 2] {
 fn windows_tell_one_another_how_long_a_loop_takes_to_be_up() {
     let point = progress::Point::named("estimate lags").id();
     let [busy, idle] = loops(point);
-    assert_eq!((busy.lags.len(), screen::common_lag(std::slice::from_ref(&busy))), (0, None));
-    assert_eq!(screen::common_lag(&[busy.clone(), idle.clone()]), Some(20_000.0));
+    assert_eq!((busy.lags.len(), Usual::of(std::slice::from_ref(&busy)).lag), (0, None));
+    assert_eq!(Usual::of(&[busy.clone(), idle.clone()]).lag, Some(20_000.0));
     let hot = weights(1.0, 0.0, 0.0);
     let questions = [Question { weights: &hot, speedup: 1.0 }];
     // The first window alone is asked.
     let left = |recordings: &[Arc<Recording>]| {
-        let pace = crate::replay::Pace::Closed;
-        let screen = Screen::ask(recordings, &questions, &[point], pace, Crew::default(), |windows| windows < 1);
+        let pace = Pace::Closed;
+        let screen =
+            Screen::ask(recordings, &Usual::of(recordings), &questions, &[point], pace, Crew::default(), |windows| {
+                windows < 1
+            });
         screen.answers[0][0].time.estimate().unwrap().mean
     };
     let (alone, told) = (left(std::slice::from_ref(&busy)), left(&[busy, idle]));
@@ -93,7 +96,7 @@ fn windows_tell_one_another_how_long_a_loop_takes_to_be_up() {
 fn few_lags_are_believed_up_to_what_a_wake_up_takes() {
     let few = |lags: &[u64]| {
         let empty = Recording::new(Trace { span: 0..10_000_000, ..Trace::default() }, |_| None);
-        screen::common_lag(&[Arc::new(Recording { lags: lags.to_vec(), ..empty })])
+        Usual::of(&[Arc::new(Recording { lags: lags.to_vec(), ..empty })]).lag
     };
     assert_eq!(few(&[]), None);
     assert_eq!(few(&[8_000, 10_000, 500_000]), Some(10_000.0));
@@ -115,8 +118,9 @@ fn hooks_are_nobody_s_gain() {
         .collect();
     let hot = weights(1.0, 0.0, 0.0);
     let questions = [Question { weights: &hot, speedup: 0.5 }];
-    let pace = crate::replay::Pace::Closed;
-    let screen = Screen::ask(&recordings, &questions, &[point, other], pace, Crew::default(), |_| true);
+    let pace = Pace::Closed;
+    let screen =
+        Screen::ask(&recordings, &Usual::default(), &questions, &[point, other], pace, Crew::default(), |_| true);
     let near = |ratio: &Ratio, want: f64| {
         let mean = ratio.estimate().unwrap().mean;
         assert!((mean - want).abs() < 1e-3, "{mean} instead of {want}");
@@ -222,8 +226,8 @@ fn a_replay_is_held_against_both_times() {
     let thread = Thread { number: 0, is_worker: true, running: 1.0, kind: 1, events };
     let recording =
         Arc::new(Recording::new(Trace { span: 0..10_000_000, threads: vec![thread], ..Trace::default() }, |_| None));
-    let (pace, crew) = (crate::replay::Pace::Open, Crew::default());
-    let screen = Screen::ask(&[recording.clone(), recording], &[], &[point], pace, crew, |_| true);
+    let (pace, crew) = (Pace::Open, Crew::default());
+    let screen = Screen::ask(&[recording.clone(), recording], &Usual::default(), &[], &[point], pace, crew, |_| true);
     let Answer { time, latency, .. } = screen.fidelity;
     assert_eq!((time.count(), latency.count()), (2, 2));
     assert!(misfit(&time) < 1e-3 && misfit(&latency) < 1e-3, "{time:?} {latency:?}");

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use progress::Sharing;
 
-use super::SPIN;
+use super::{Cold, SPIN};
 use crate::trace::{Event, Trace};
 
 /// One step. Durations are nanoseconds.
@@ -45,6 +45,24 @@ pub(super) enum Step {
     },
 }
 
+impl Step {
+    /// A number for what it is, whatever it is of.
+    pub(super) fn sort(&self) -> u32 {
+        match self {
+            Self::Work(..) => 0,
+            Self::Mark(_) => 1,
+            Self::Wake(..) => 2,
+            Self::Await(_) => 3,
+            Self::Wait(_) => 4,
+            Self::Lock(..) => 5,
+            Self::Unlock(..) => 6,
+            Self::Hit { .. } => 7,
+            Self::VisitBegan { .. } => 8,
+            Self::VisitEnded { .. } => 9,
+        }
+    }
+}
+
 /// Work of one kind. Durations are nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
@@ -52,7 +70,12 @@ pub(super) struct Work {
     pub(super) time: f64,
     /// What hooks took besides.
     pub(super) hooks: f64,
+    /// What it takes more, or less, where its job begins from sleep and did not, or the other way round.
+    pub(super) otherwise: f64,
 }
+
+/// The mark that is set when the window begins.
+pub(super) const BEGIN: u32 = 0;
 
 /// No visit.
 pub(super) const NONE: u32 = u32::MAX;
@@ -94,6 +117,10 @@ pub(super) struct Job {
     pub(super) chain: u32,
     /// Whether the thread itself sent what it is for.
     pub(super) is_own: bool,
+    /// Whether the thread, an event loop, slept before it.
+    pub(super) is_from_sleep: bool,
+    /// Whether its first work is to have asked the kernel for what was there.
+    pub(super) has_looked: bool,
 }
 
 /// A window, ready to be replayed.
@@ -143,7 +170,7 @@ enum Of {
 
 impl Marks {
     fn find(trace: &Trace) -> Self {
-        let mut marks = Self::default();
+        let mut marks = Self { count: BEGIN + 1, ..Self::default() };
         for &(at, event) in trace.threads.iter().flat_map(|thread| &thread.events) {
             let key = match event {
                 Event::Sent { message } => (Of::Message, message),
@@ -185,6 +212,20 @@ impl Marks {
         gaps.get(gaps.len() / 2).copied().unwrap_or(0)
     }
 
+    /// The longest that somebody took to answer, by the span that is named after them.
+    fn slowest(&self, trace: &Trace, whoms: &HashMap<u64, u32>) -> HashMap<u32, u64> {
+        let mut slowest = HashMap::new();
+        for (_, event) in trace.threads.iter().flat_map(|thread| &thread.events) {
+            if let Event::Answered { call, at: came } = event
+                && let (Some(&(_, called)), Some(&whom)) = (self.known.get(&(Of::Call, *call)), whoms.get(call))
+            {
+                let most = slowest.entry(whom).or_insert(0);
+                *most = came.saturating_sub(called).max(*most);
+            }
+        }
+        slowest
+    }
+
     /// The last write on the connection that what came at `at` may be an answer to.
     fn write_before(&self, connection: u64, at: u64) -> Option<(u32, u64)> {
         let writes = self.writes.get(&connection)?;
@@ -216,6 +257,8 @@ struct Writer<'a> {
     chains: Numbers,
     releases: Releases,
     whoms: HashMap<u64, u32>,
+    /// The longest that somebody outside took to answer, by the span.
+    slowest: HashMap<u32, u64>,
     /// Units that were seen to begin.
     begun: HashSet<u64>,
     /// How long clients are away, as seen by a thread that was idle when they came back.
@@ -266,12 +309,15 @@ struct Hand {
     unexplained: Option<(u64, u64)>,
     /// What kind of work it was at when that ended.
     looked: u32,
+    /// Whether it had slept when the job began.
+    is_from_sleep: bool,
+    has_looked: bool,
     /// For how long it was blocked so far.
     idle: u64,
 }
 
 /// `lag` is how long a thread usually takes to be up, where that is known better than from the window.
-pub(super) fn write(trace: &Trace, lag: Option<f64>) -> Script {
+pub(super) fn write(trace: &Trace, lag: Option<f64>, cold: &Cold) -> Script {
     let marks = Marks::find(trace);
     let mut releases = Releases::new();
     let mut whoms = HashMap::new();
@@ -285,6 +331,7 @@ pub(super) fn write(trace: &Trace, lag: Option<f64>) -> Script {
         }
     }
     releases.values_mut().for_each(|times| times.sort_unstable());
+    let slowest = marks.slowest(trace, &whoms);
     let usual_gap = marks.usual_gap(trace);
     let mut writer = Writer {
         setters: vec![NONE; marks.count as usize],
@@ -303,6 +350,7 @@ pub(super) fn write(trace: &Trace, lag: Option<f64>) -> Script {
         chains: Numbers::default(),
         releases,
         whoms,
+        slowest,
         begun,
         usual_gap,
         lags: Vec::new(),
@@ -313,7 +361,9 @@ pub(super) fn write(trace: &Trace, lag: Option<f64>) -> Script {
     for number in 0..trace.threads.len() {
         writer.thread(number);
     }
-    writer.finish(lag)
+    let mut script = writer.finish(lag);
+    cold.apply(&mut script);
+    script
 }
 
 impl Writer<'_> {
@@ -348,6 +398,8 @@ impl Writer<'_> {
             blocked,
             unexplained: None,
             looked: thread.kind,
+            is_from_sleep: false,
+            has_looked: false,
             idle: 0,
         };
         self.script.is_worker.push(thread.is_worker);
@@ -403,6 +455,7 @@ impl Writer<'_> {
                     hand.cause = Cause { when: When::At(self.since(at)), lag: -1.0 };
                     (hand.came, hand.ready) = (at, at);
                     hand.is_anonymous = true;
+                    hand.is_from_sleep = at.saturating_sub(since) >= LOOK_MAX;
                 }
                 hand.unexplained = Some((since, at));
             }
@@ -448,12 +501,16 @@ impl Writer<'_> {
                 self.caused(hand, when, at, 0, Some(came), chain);
             }
             Event::Answered { call, at: came } => {
+                let whom = self.whoms.get(&call).copied().unwrap_or(NONE);
+                let (link, since) = (Link::Callee(whom), came.saturating_sub(self.trace.span.start));
                 let when = match self.marks.known.get(&(Of::Call, call)) {
-                    Some(&(mark, called)) => When::After {
-                        mark,
-                        gap: came.saturating_sub(called) as f64,
-                        link: Link::Callee(self.whoms.get(&call).copied().unwrap_or(NONE)),
-                    },
+                    // It was there before anybody waited for it, and not much later than the window began: it was asked before that.
+                    Some(&(_, called))
+                        if came <= called && self.slowest.get(&whom).is_some_and(|&most| since <= most) =>
+                    {
+                        When::After { mark: BEGIN, gap: since as f64, link }
+                    }
+                    Some(&(mark, called)) => When::After { mark, gap: came.saturating_sub(called) as f64, link },
                     None => When::At(self.since(came)),
                 };
                 self.caused(hand, when, at, 0, Some(came), None);
@@ -599,8 +656,9 @@ impl Writer<'_> {
             && up - since < LOOK_MAX
         {
             // It did not sleep but asked the kernel for what was there: that is work, too.
-            hand.work.insert(0, Work { kind: hand.looked, time: (up - since) as f64, hooks: 0.0 });
+            hand.work.insert(0, Work { kind: hand.looked, time: (up - since) as f64, hooks: 0.0, otherwise: 0.0 });
             hand.idle -= hand.idle.min(up - since);
+            hand.has_looked = true;
         }
         if !hand.is_worker || blocked > 0 {
             hand.join_group(stood, at, ready, &mut cause);
@@ -617,6 +675,9 @@ impl Writer<'_> {
         if !(hand.is_anonymous && hand.own == 0) {
             // Work behind the last thing that the job did was for the next one: to read what has come.
             self.end_job(hand, if hand.own == 0 { usize::MAX } else { hand.own });
+        } else if let (Some((since, up)), Some(ready)) = (stood, ready) {
+            // Where it is not known when it came, it is when the thread was up.
+            hand.is_from_sleep = ready >= since && (ready < up || up.saturating_sub(since) >= LOOK_MAX);
         }
         (hand.cause, hand.chain, hand.is_anonymous) = (cause, chain, false);
         (hand.came, hand.ready) = (at, ready.unwrap_or(at));
@@ -636,8 +697,10 @@ impl Writer<'_> {
             }
             self.script.steps.append(&mut hand.steps);
             let steps = from..self.script.steps.len() as u32;
-            self.script.jobs.push(Job { thread: hand.thread, cause: hand.cause, steps, chain, is_own: false });
+            let Hand { thread, cause, is_from_sleep, has_looked, .. } = *hand;
+            self.script.jobs.push(Job { thread, cause, steps, chain, is_own: false, is_from_sleep, has_looked });
             self.came.push(hand.came);
+            (hand.is_from_sleep, hand.has_looked) = (false, false);
         }
         hand.steps = rest;
         hand.own = 0;
@@ -763,7 +826,7 @@ impl Hand {
                     last.time += time;
                     last.hooks += hooks;
                 }
-                _ => self.work.push(Work { kind: self.kind, time, hooks }),
+                _ => self.work.push(Work { kind: self.kind, time, hooks, otherwise: 0.0 }),
             }
         }
         self.at = at;

@@ -62,7 +62,7 @@ fn event_loop(clients: u64, away: u64, service: u64, target: u64, until: u64) ->
 // S = 1 - p(v)/p(0): a loop that never waits saves what the target saves.
 #[test]
 fn a_saturated_loop_gains_the_target_s_share() {
-    let replay = Replay::new(&event_loop(32, 20 * US, 50 * US, 20 * US, 100_000 * US), None);
+    let replay = Replay::new(&event_loop(32, 20 * US, 50 * US, 20 * US, 100_000 * US), None, &Cold::default());
     for speedup in [0.25, 0.5, 1.0] {
         near(gain(&replay, &target(), speedup, Pace::Closed), 0.4 * speedup);
     }
@@ -97,7 +97,7 @@ fn a_turn_ends_with_what_the_loop_told_itself() {
             events.push((begun + 110 * US, Event::BlockBegan));
         }
     }
-    let replay = Replay::new(&trace(500_000 * US, vec![thread(0, true, events)]), None);
+    let replay = Replay::new(&trace(500_000 * US, vec![thread(0, true, events)]), None, &Cold::default());
     let (was, is) = (replay.measured().point(0), replay.run(&target(), 0.0, Pace::Open).point(0));
     near(was.latency_mean / 140e3, 1.0);
     near(is.latency_mean / was.latency_mean, 1.0);
@@ -121,25 +121,82 @@ fn to_ask_for_what_is_there_is_work() {
             (at + 60 * US, Event::Hit { point: 0 }),
         ]);
     }
-    let replay = Replay::new(&trace(60_000 * US, vec![thread(0, true, events)]), None);
+    let replay = Replay::new(&trace(60_000 * US, vec![thread(0, true, events)]), None, &Cold::default());
     near(replay.measured().busiest, 1.0);
     let [was, is] = [replay.measured(), &replay.run_as_recorded(Pace::Closed)].map(|of| of.point(0).ns_per_unit);
     near(is / was, 1.0);
     near(gain(&replay, &target(), 1.0, Pace::Closed), 20.0 / 60.0);
 }
 
+// Of each pair of requests the first one finds the loop asleep, which makes 10 us more of its 20 (kind 2), and the second one, 30 us later,
+// has to wait for it. Without the target, 40 us of each, both find the loop asleep, and both take 20 us; without that rule the second one
+// takes 10.
+#[test]
+fn a_loop_that_sleeps_more_is_cold_more_often() {
+    let mut events = Vec::new();
+    for pair in 0..100 {
+        let start = pair * 1000 * US;
+        events.push((start, Event::BlockEnded));
+        for (connection, came, begun, other) in [(1, 0, 0, 20), (2, 30, 60, 10)] {
+            let (begun, visit) = (start + begun * US, 2 * pair + connection);
+            events.extend([
+                (begun, Event::Arrived { connection, at: start + came * US }),
+                (begun, Event::VisitBegan { visit }),
+                (begun, Event::Kind(1)),
+                (begun + 40 * US, Event::Kind(2)),
+                (begun + (40 + other) * US, Event::Written { connection }),
+                (begun + (40 + other) * US, Event::VisitEnded { visit, point: 0 }),
+            ]);
+        }
+        events.push((start + 110 * US, Event::BlockBegan));
+    }
+    let recorded = trace(100_000 * US, vec![thread(0, true, events)]);
+    let latencies = |cold: &Cold| {
+        let replay = Replay::new(&recorded, None, cold);
+        [0.0, 1.0].map(|speedup| replay.run(&target(), speedup, Pace::Open).point(0).latency_mean)
+    };
+    assert_eq!(latencies(&Cold::default()), [70e3, 15e3]);
+    assert_eq!(latencies(&Cold::of([&recorded].into_iter())), [70e3, 20e3]);
+    assert_eq!(
+        Cold::of([&Trace::default(), &event_loop(32, 20 * US, 50 * US, 20 * US, 9_000 * US)].into_iter()),
+        Cold::default()
+    );
+}
+
+// What had been asked before the window began takes what was left of it then, and is answered sooner by a faster upstream, too.
+#[test]
+fn who_was_asked_before_the_window_answers_faster_too() {
+    let mut events = Vec::new();
+    for call in 1..=6 {
+        // The last one is asked in the window, and takes the longest.
+        let (called, at) = if call < 6 { (call * 1000, call * 1000) } else { (5_005, 10_100) };
+        events.extend([
+            (at * US, 1, Event::BlockEnded),
+            (called * US, 2, Event::Called { call, whom: 7 }),
+            ((at + 1) * US, 3, Event::Answered { call, at: at * US }),
+            ((at + 10) * US, 4, Event::Hit { point: 0 }),
+            ((at + 10) * US, 5, Event::BlockBegan),
+        ]);
+    }
+    events.sort_by_key(|&(at, order, _)| (at, order));
+    let events = events.into_iter().map(|(at, _, event)| (at, event)).collect();
+    let replay = Replay::new(&trace(11_000 * US, vec![thread(0, true, events)]), None, &Cold::default());
+    near(gain(&replay, &Weights { calls: Some(7), ..Weights::default() }, 0.5, Pace::Closed), 0.5);
+    near(gain(&replay, &Weights { calls: Some(8), ..Weights::default() }, 0.5, Pace::Closed), 0.0);
+}
+
 // Two hooks fall into each unit's time, and 40 µs are left of it, 15 of them the target's; a segment is never shorter than nothing.
 #[test]
 fn what_hooks_took_is_taken_off() {
     let recorded = event_loop(32, 20 * US, 50 * US, 20 * US, 100_000 * US);
-    let replay = Replay::new(&Trace { hook: 5_000.0, ..recorded.clone() }, None);
+    let replay = Replay::new(&Trace { hook: 5_000.0, ..recorded.clone() }, None, &Cold::default());
     near(gain(&replay, &target(), 0.5, Pace::Closed), 7.5 / 40.0);
     let [was, with, without] =
         [replay.measured(), &replay.run_as_recorded(Pace::Closed), &replay.run(&target(), 0.0, Pace::Closed)]
             .map(|outcome| outcome.point(0).ns_per_unit);
     near(with / was, 1.0);
     near(without / was, 0.8);
-    let all = Replay::new(&Trace { hook: 25_000.0, ..recorded }, None);
+    let all = Replay::new(&Trace { hook: 25_000.0, ..recorded }, None, &Cold::default());
     near(all.run(&target(), 0.0, Pace::Closed).point(0).ns_per_unit / was, 0.1);
 }
 
@@ -148,14 +205,17 @@ fn what_hooks_took_is_taken_off() {
 #[test]
 fn what_a_busy_loop_does_not_tell_others_may() {
     let busy = event_loop(4, 100 * US, 50 * US, 40 * US, 100_000 * US);
-    near(gain(&Replay::new(&busy, None), &target(), 1.0, Pace::Closed), 1.0 - 110.0 / 200.0);
-    near(gain(&Replay::new(&busy, Some(20_000.0)), &target(), 1.0, Pace::Closed), 1.0 - 130.0 / 200.0);
+    near(gain(&Replay::new(&busy, None, &Cold::default()), &target(), 1.0, Pace::Closed), 1.0 - 110.0 / 200.0);
+    near(
+        gain(&Replay::new(&busy, Some(20_000.0), &Cold::default()), &target(), 1.0, Pace::Closed),
+        1.0 - 130.0 / 200.0,
+    );
 }
 
 // One client: what it saves is part of a cycle that includes its own time.
 #[test]
 fn a_client_that_is_waited_for_hides_the_gain() {
-    let replay = Replay::new(&event_loop(1, 150 * US, 50 * US, 20 * US, 100_000 * US), None);
+    let replay = Replay::new(&event_loop(1, 150 * US, 50 * US, 20 * US, 100_000 * US), None, &Cold::default());
     near(gain(&replay, &target(), 0.5, Pace::Closed), 10.0 / 200.0);
     let latency = |speedup| replay.run(&target(), speedup, Pace::Closed).point(0).latency_mean;
     near(1.0 - latency(0.5) / latency(0.0), 10.0 / 50.0);
@@ -165,7 +225,7 @@ fn a_client_that_is_waited_for_hides_the_gain() {
 // An open load sets the rate itself: only the time to an answer changes.
 #[test]
 fn an_open_load_gains_latency_only() {
-    let replay = Replay::new(&event_loop(2, 150 * US, 50 * US, 20 * US, 100_000 * US), None);
+    let replay = Replay::new(&event_loop(2, 150 * US, 50 * US, 20 * US, 100_000 * US), None, &Cold::default());
     near(gain(&replay, &target(), 0.5, Pace::Open), 0.0);
     let latency = |speedup| replay.run(&target(), speedup, Pace::Open).point(0).latency_mean;
     near(1.0 - latency(0.5) / latency(0.0), 0.2);
@@ -190,7 +250,7 @@ fn inside_a_saturated_lock_and_outside() {
         ]);
     }
     let threads = (0..).zip(threads).map(|(number, events)| thread(number, false, events)).collect();
-    let replay = Replay::new(&trace(20_000 * US, threads), None);
+    let replay = Replay::new(&trace(20_000 * US, threads), None, &Cold::default());
     near(gain(&replay, &target(), 0.25, Pace::Closed), 0.25);
     let outside =
         Weights { parts: vec![Part::default(), Part::default(), Part { part: 1.0, error: 0.0 }], calls: None };
@@ -216,7 +276,7 @@ fn who_never_lets_go_of_a_lock_is_not_twice_as_fast() {
         ]);
     }
     let threads = (0..).zip(threads).map(|(number, events)| thread(number, false, events)).collect();
-    let replay = Replay::new(&trace(25_000 * US, threads), None);
+    let replay = Replay::new(&trace(25_000 * US, threads), None, &Cold::default());
     near(gain(&replay, &target(), 1.0, Pace::Closed), 0.2);
     near(gain(&replay, &target(), 0.25, Pace::Closed), 0.0);
 }
@@ -238,7 +298,7 @@ fn a_pipeline_goes_at_its_slow_stage_s_pace() {
     slow.sort_by_key(|&(at, _)| at);
     let mut both = vec![thread(0, false, fast), thread(1, false, slow)];
     (both[0].kind, both[1].kind) = (2, 1);
-    let replay = Replay::new(&trace(20_000 * US, both), None);
+    let replay = Replay::new(&trace(20_000 * US, both), None, &Cold::default());
     // An item takes 20 us then; for room it takes 15 of these and 10 of the first.
     near(gain(&replay, &target(), 0.5, Pace::Closed), 1.0 - 25.0 / 40.0);
     let first = Weights { parts: vec![Part::default(), Part::default(), Part { part: 1.0, error: 0.0 }], calls: None };
@@ -276,7 +336,7 @@ fn one_that_wakes() -> Replay {
     threads[2].retain(|&(at, _)| at <= until);
     let mut threads: Vec<_> = (0..).zip(threads).map(|(number, events)| thread(number, false, events)).collect();
     threads[2].kind = 3;
-    Replay::new(&trace(until, threads), None)
+    Replay::new(&trace(until, threads), None, &Cold::default())
 }
 
 // Whoever wakes somebody takes its time for it, as long as somebody sleeps: who is 60 us sooner finds the quick one asleep all the same,
@@ -315,7 +375,7 @@ fn what_was_not_told_of_a_wake_is_not_added() {
         quick.push((at + 86 * US, Event::Hit { point: 1 }));
     }
     let threads = vec![thread(0, false, sends), thread(1, false, quick), thread(2, false, other)];
-    let replay = Replay::new(&trace(50_000 * US, threads), None);
+    let replay = Replay::new(&trace(50_000 * US, threads), None, &Cold::default());
     let [was, is] = [replay.measured(), &replay.run_as_recorded(Pace::Closed)].map(|of| of.point(0).ns_per_unit);
     near(is / was, 1.0);
     near(gain(&replay, &target(), 1.0, Pace::Closed), 0.5);
@@ -339,7 +399,11 @@ fn who_does_not_sleep_is_not_woken() {
         takes.push((at + 95 * US, Event::Took { message: 1 + unit, blocked }));
         takes.push((at + 145 * US, Event::Hit { point: 1 }));
     }
-    let replay = Replay::new(&trace(50_000 * US, vec![thread(0, false, sends), thread(1, false, takes)]), None);
+    let replay = Replay::new(
+        &trace(50_000 * US, vec![thread(0, false, sends), thread(1, false, takes)]),
+        None,
+        &Cold::default(),
+    );
     // 40 us less leave 60, and the receiver, which takes 50 and 5 to be up, sleeps each time.
     near(gain(&replay, &target(), 0.5, Pace::Closed), 0.4);
     // 10 us a message, of which the receiver does not take one in 50.
@@ -363,7 +427,7 @@ fn a_full_queue_is_no_gain() {
     }
     let mut both = vec![thread(0, false, first), thread(1, false, second)];
     (both[0].kind, both[1].kind) = (2, 1);
-    let replay = Replay::new(&trace(20_000 * US, both), None);
+    let replay = Replay::new(&trace(20_000 * US, both), None, &Cold::default());
     near(gain(&replay, &target(), 0.25, Pace::Closed), 0.25);
     near(gain(&replay, &target(), 1.0, Pace::Closed), 0.5);
 }
@@ -383,7 +447,7 @@ fn a_backlog_from_before_the_window_is_worked_off_sooner() {
                 (at + 100 * US, Event::VisitEnded { visit: item + 1, point: 0 }),
             ]);
         }
-        let replay = Replay::new(&trace(50_000 * US, vec![thread(0, is_worker, events)]), None);
+        let replay = Replay::new(&trace(50_000 * US, vec![thread(0, is_worker, events)]), None, &Cold::default());
         near(gain(&replay, &target(), 0.5, Pace::Closed), 0.3);
         let (was, is) = (replay.measured().point(0), replay.run(&target(), 0.0, Pace::Closed).point(0));
         near(is.ns_per_unit / was.ns_per_unit, 1.0);
@@ -403,7 +467,7 @@ fn what_was_waited_for_comes_no_sooner() {
             (at, Event::Kind(1)),
         ]);
     }
-    let replay = Replay::new(&trace(50_000 * US, vec![thread(0, false, events)]), None);
+    let replay = Replay::new(&trace(50_000 * US, vec![thread(0, false, events)]), None, &Cold::default());
     near(gain(&replay, &target(), 1.0, Pace::Closed), 0.0);
 }
 
@@ -425,7 +489,7 @@ fn an_upstream_that_answers_sooner() {
             (at + 120 * US, Event::BlockBegan),
         ]);
     }
-    let replay = Replay::new(&trace(100_000 * US, vec![thread(0, true, events)]), None);
+    let replay = Replay::new(&trace(100_000 * US, vec![thread(0, true, events)]), None, &Cold::default());
     let upstream = Weights { parts: Vec::new(), calls: Some(7) };
     near(gain(&replay, &upstream, 0.5, Pace::Closed), 0.25);
     near(gain(&replay, &Weights { parts: Vec::new(), calls: Some(8) }, 0.5, Pace::Closed), 0.0);
@@ -451,7 +515,7 @@ fn windows_that_make_no_sense_end() {
     ];
     for events in cases {
         for is_worker in [false, true] {
-            let replay = Replay::new(&trace(10, vec![thread(0, is_worker, events.clone())]), None);
+            let replay = Replay::new(&trace(10, vec![thread(0, is_worker, events.clone())]), None, &Cold::default());
             for pace in [Pace::Closed, Pace::Open] {
                 let outcome = replay.run(&target(), 1.0, pace);
                 assert!(outcome.points.iter().all(|point| point.ns_per_unit.is_finite()));
