@@ -533,9 +533,9 @@ impl Policy for Recorder {
             return;
         }
         self.record(account, |window, _| {
-            let number = fresh(account);
+            let (number, is_first) = (fresh(account), call.value(window).is_none());
             *call = Stamp::new(window, number);
-            Event::Called { call: number, whom: whom.id() }
+            Event::Called { call: number, whom: whom.id(), is_first }
         });
     }
 
@@ -621,7 +621,7 @@ mod tests {
     #[test]
     fn a_full_log_ends_before_its_last_event() {
         let (recorder, account) = (Recorder::new(), Account::new(0, "full"));
-        let called = |call| Event::Called { call, whom: 7 };
+        let called = |call| Event::Called { call, whom: 7, is_first: true };
         recorder.write(&account, 0, 1, Event::BlockBegan);
         recorder.write(&account, 0, 2, called(2));
         assert_eq!(whole(account.log(), 0), (vec![(1, Event::BlockBegan), (2, called(2))], false));

@@ -29,8 +29,9 @@ pub enum Event {
     Written { connection: u64 },
     /// It works on what came on a connection at `at`; when that is not known it is the time of the event.
     Arrived { connection: u64, at: u64 },
-    /// It asked somebody outside; the time until the answer is the span's.
-    Called { call: u64, whom: u32 },
+    /// It waits for somebody outside, and the time until the answer is the span's. `is_first` where it is the first word of that call in
+    /// the window: it asks now, or it had asked before the window and is about to look for an answer; else it looks for the rest of one.
+    Called { call: u64, whom: u32, is_first: bool },
     /// It works on the answer that came at `at`.
     Answered { call: u64, at: u64 },
     /// It, or a task on it, begins to sleep.
@@ -73,6 +74,8 @@ pub struct Thread {
 
 const TAG_SHIFT: u32 = 56;
 const NUMBER_MASK: u64 = (1 << TAG_SHIFT) - 1;
+/// Above the 32 bits of a span.
+const FIRST_SHIFT: u32 = 32;
 
 mod tag {
     pub(super) const KIND: u64 = 1;
@@ -119,7 +122,9 @@ impl Event {
             }
             Self::Written { connection } => (tag::WRITTEN, connection, None),
             Self::Arrived { connection, at } => (tag::ARRIVED, connection, (at != now).then_some(at)),
-            Self::Called { call, whom } => (tag::CALLED, call, Some(u64::from(whom))),
+            Self::Called { call, whom, is_first } => {
+                (tag::CALLED, call, Some(u64::from(whom) | u64::from(is_first) << FIRST_SHIFT))
+            }
             Self::Answered { call, at } => (tag::ANSWERED, call, (at != now).then_some(at)),
             Self::SleepBegan { timer } => (tag::SLEEP_BEGAN, timer, None),
             Self::SleepEnded { timer, blocked } => (tag::SLEEP_ENDED, timer, (blocked > 0).then_some(blocked)),
@@ -152,7 +157,9 @@ pub fn decode(entries: impl Iterator<Item = Entry>) -> Vec<(u64, Event)> {
             tag::UNLOCKED_SHARED => Event::Unlocked { lock: number, sharing: Sharing::Shared },
             tag::WRITTEN => Event::Written { connection: number },
             tag::ARRIVED => Event::Arrived { connection: number, at: more_or_now },
-            tag::CALLED => Event::Called { call: number, whom: more as u32 },
+            tag::CALLED => {
+                Event::Called { call: number, whom: more as u32, is_first: more >> FIRST_SHIFT & 1 == 1 }
+            }
             tag::ANSWERED => Event::Answered { call: number, at: more_or_now },
             tag::SLEEP_BEGAN => Event::SleepBegan { timer: number },
             tag::SLEEP_ENDED => Event::SleepEnded { timer: number, blocked: more },
@@ -186,7 +193,8 @@ mod tests {
             Event::Unlocked { lock: 4, sharing: Sharing::Exclusive },
             Event::Written { connection: 5 },
             Event::Arrived { connection: 5, at: 77 },
-            Event::Called { call: 6, whom: 8 },
+            Event::Called { call: 6, whom: u32::MAX, is_first: false },
+            Event::Called { call: 6, whom: 8, is_first: true },
             Event::Answered { call: 6, at: 1 },
             Event::SleepBegan { timer: 2 },
             Event::SleepEnded { timer: 2, blocked: 11 },

@@ -320,7 +320,7 @@ impl Observer {
             Mode::Rest => Stamp::default(),
             Mode::Record => {
                 let call = self.fresh();
-                self.write(thread, now, Event::Called { call, whom });
+                self.write(thread, now, Event::Called { call, whom, is_first: true });
                 Stamp::new(self.window, call)
             }
             Mode::Pause => self.ledger.called(self.join(thread), self.window, whom, now),

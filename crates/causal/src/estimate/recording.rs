@@ -244,7 +244,7 @@ mod tests {
     fn a_recording_knows_its_facts() {
         let events = [
             (1010, Event::Arrived { connection: 1, at: 1005 }),
-            (1020, Event::Called { call: 2, whom: 9 }),
+            (1020, Event::Called { call: 2, whom: 9, is_first: true }),
             (1030, Event::Hit { point: 2 }),
             (1050, Event::BlockBegan),
         ];

@@ -47,7 +47,7 @@ pub(super) enum Step {
 
 impl Step {
     /// A number for what it is, whatever it is of.
-    pub(super) fn sort(&self) -> u32 {
+    pub(super) fn tag(&self) -> u32 {
         match self {
             Self::Work(..) => 0,
             Self::Mark(_) => 1,
@@ -212,20 +212,6 @@ impl Marks {
         gaps.get(gaps.len() / 2).copied().unwrap_or(0)
     }
 
-    /// The longest that somebody took to answer, by the span that is named after them.
-    fn slowest(&self, trace: &Trace, whoms: &HashMap<u64, u32>) -> HashMap<u32, u64> {
-        let mut slowest = HashMap::new();
-        for (_, event) in trace.threads.iter().flat_map(|thread| &thread.events) {
-            if let Event::Answered { call, at: came } = event
-                && let (Some(&(_, called)), Some(&whom)) = (self.known.get(&(Of::Call, *call)), whoms.get(call))
-            {
-                let most = slowest.entry(whom).or_insert(0);
-                *most = came.saturating_sub(called).max(*most);
-            }
-        }
-        slowest
-    }
-
     /// The last write on the connection that what came at `at` may be an answer to.
     fn write_before(&self, connection: u64, at: u64) -> Option<(u32, u64)> {
         let writes = self.writes.get(&connection)?;
@@ -257,8 +243,8 @@ struct Writer<'a> {
     chains: Numbers,
     releases: Releases,
     whoms: HashMap<u64, u32>,
-    /// The longest that somebody outside took to answer, by the span.
-    slowest: HashMap<u32, u64>,
+    /// Calls that had been asked when the window began. They are told of when the answer is there.
+    outstanding: HashSet<u64>,
     /// Units that were seen to begin.
     begun: HashSet<u64>,
     /// How long clients are away, as seen by a thread that was idle when they came back.
@@ -320,18 +306,25 @@ struct Hand {
 pub(super) fn write(trace: &Trace, lag: Option<f64>, cold: &Cold) -> Script {
     let marks = Marks::find(trace);
     let mut releases = Releases::new();
-    let mut whoms = HashMap::new();
+    let (mut whoms, mut asked, mut outstanding) = (HashMap::new(), HashMap::new(), HashSet::new());
     let mut begun = HashSet::new();
     for &(at, event) in trace.threads.iter().flat_map(|thread| &thread.events) {
         match event {
             Event::Unlocked { lock, .. } => releases.entry(lock).or_default().push(at),
-            Event::Called { call, whom } => drop(whoms.insert(call, whom)),
+            Event::Called { call, whom, is_first } => {
+                whoms.insert(call, whom);
+                if is_first {
+                    asked.insert(call, at);
+                }
+            }
+            Event::Answered { call, at: came } if asked.get(&call).is_some_and(|&asked| came <= asked) => {
+                outstanding.insert(call);
+            }
             Event::VisitBegan { visit } => drop(begun.insert(visit)),
             _ => {}
         }
     }
     releases.values_mut().for_each(|times| times.sort_unstable());
-    let slowest = marks.slowest(trace, &whoms);
     let usual_gap = marks.usual_gap(trace);
     let mut writer = Writer {
         setters: vec![NONE; marks.count as usize],
@@ -350,7 +343,7 @@ pub(super) fn write(trace: &Trace, lag: Option<f64>, cold: &Cold) -> Script {
         chains: Numbers::default(),
         releases,
         whoms,
-        slowest,
+        outstanding,
         begun,
         usual_gap,
         lags: Vec::new(),
@@ -463,6 +456,7 @@ impl Writer<'_> {
                 self.mark(hand, self.marks.known[&(Of::Message, message)].0);
                 hand.push_wake();
             }
+            Event::Called { call, .. } if self.outstanding.contains(&call) => {}
             Event::Called { call, .. } => self.mark(hand, self.marks.known[&(Of::Call, call)].0),
             Event::SleepBegan { timer } => self.mark(hand, self.marks.known[&(Of::Timer, timer)].0),
             Event::Written { connection } => {
@@ -501,14 +495,10 @@ impl Writer<'_> {
                 self.caused(hand, when, at, 0, Some(came), chain);
             }
             Event::Answered { call, at: came } => {
-                let whom = self.whoms.get(&call).copied().unwrap_or(NONE);
-                let (link, since) = (Link::Callee(whom), came.saturating_sub(self.trace.span.start));
+                let link = Link::Callee(self.whoms.get(&call).copied().unwrap_or(NONE));
                 let when = match self.marks.known.get(&(Of::Call, call)) {
-                    // It was there before anybody waited for it, and not much later than the window began: it was asked before that.
-                    Some(&(_, called))
-                        if came <= called && self.slowest.get(&whom).is_some_and(|&most| since <= most) =>
-                    {
-                        When::After { mark: BEGIN, gap: since as f64, link }
+                    Some(_) if self.outstanding.contains(&call) => {
+                        When::After { mark: BEGIN, gap: self.since(came), link }
                     }
                     Some(&(mark, called)) => When::After { mark, gap: came.saturating_sub(called) as f64, link },
                     None => When::At(self.since(came)),
