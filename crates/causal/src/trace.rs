@@ -157,9 +157,7 @@ pub fn decode(entries: impl Iterator<Item = Entry>) -> Vec<(u64, Event)> {
             tag::UNLOCKED_SHARED => Event::Unlocked { lock: number, sharing: Sharing::Shared },
             tag::WRITTEN => Event::Written { connection: number },
             tag::ARRIVED => Event::Arrived { connection: number, at: more_or_now },
-            tag::CALLED => {
-                Event::Called { call: number, whom: more as u32, is_first: more >> FIRST_SHIFT & 1 == 1 }
-            }
+            tag::CALLED => Event::Called { call: number, whom: more as u32, is_first: more >> FIRST_SHIFT & 1 == 1 },
             tag::ANSWERED => Event::Answered { call: number, at: more_or_now },
             tag::SLEEP_BEGAN => Event::SleepBegan { timer: number },
             tag::SLEEP_ENDED => Event::SleepEnded { timer: number, blocked: more },
