@@ -6,9 +6,11 @@
 //! sorts of jobs. What may be chance counts as nothing, so work that varies as it likes says nothing.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::mem::discriminant;
 use std::ops::Range;
 
-use super::script::{self, Job, Script, Step};
+use super::script::{self, Job, Script, Step, Work};
 use crate::trace::Trace;
 
 /// By kind of work, nanoseconds; nothing for kinds that are not in it.
@@ -42,10 +44,10 @@ impl Cold {
         let mut sorts: BTreeMap<(u64, u32), Times> = BTreeMap::new();
         let (mut events, mut times) = (0, Vec::new());
         for trace in traces.filter(|trace| trace.threads.iter().any(|thread| thread.is_worker)) {
-            let script = script::write(trace, None, &Self::default());
-            for job in script.jobs.iter().filter(|job| script.is_worker[job.thread as usize]) {
-                let sort = sort_of(&script, job);
-                add_up(&script, job, &mut times);
+            let Script { jobs, steps, work, is_worker, .. } = script::write(trace, None, &Self::default());
+            for job in jobs.iter().filter(|job| is_worker[job.thread as usize]) {
+                let sort = sort_of(job, &steps, &work);
+                add_up(job, &steps, &work, &mut times);
                 for &(kind, time) in &times {
                     sorts.entry((sort, kind)).or_default()[usize::from(job.is_from_sleep)].push(time);
                 }
@@ -78,41 +80,40 @@ impl Cold {
         if self.0.is_empty() {
             return;
         }
+        let Script { jobs, steps, work, is_worker, .. } = script;
         let mut times = Vec::new();
-        for job in 0..script.jobs.len() {
-            let job = script.jobs[job].clone();
-            if !script.is_worker[job.thread as usize] {
-                continue;
-            }
-            add_up(script, &job, &mut times);
+        for job in jobs.iter().filter(|job| is_worker[job.thread as usize]) {
+            add_up(job, steps, work, &mut times);
             let sign = if job.is_from_sleep { -1.0 } else { 1.0 };
-            for range in work_of(script, &job).collect::<Vec<_>>() {
-                for work in &mut script.work[range] {
-                    let time = times.iter().find(|(kind, _)| *kind == work.kind).map_or(0.0, |&(_, time)| time);
-                    if let Some(extra) = self.0.get(&work.kind).filter(|_| time > 0.0) {
-                        // As much again, or all of it, at most.
-                        work.otherwise = sign * work.time * (extra / time).min(1.0);
-                    }
+            for at in work_of(job, steps).flatten() {
+                let work = &mut work[at];
+                let time = times.iter().find(|(kind, _)| *kind == work.kind).map_or(0.0, |&(_, time)| time);
+                if let Some(extra) = self.0.get(&work.kind).filter(|_| time > 0.0) {
+                    // As much again, or all of it, at most.
+                    work.otherwise = sign * work.time * (extra / time).min(1.0);
                 }
             }
         }
     }
 }
 
-/// Ranges of [`Script::work`] that a job does, but for having looked for it.
-fn work_of(script: &Script, job: &Job) -> impl Iterator<Item = Range<usize>> {
+/// Ranges of [`Script::work`] that a job does, one for each step that is work, but for having looked for it.
+fn work_of(job: &Job, steps: &[Step]) -> impl Iterator<Item = Range<usize>> {
     let mut looked = usize::from(job.has_looked);
-    let steps = &script.steps[job.steps.start as usize..job.steps.end as usize];
-    steps.iter().filter_map(move |step| match *step {
+    steps_of(job, steps).iter().filter_map(move |step| match *step {
         Step::Work(from, to) => Some((from as usize + std::mem::take(&mut looked)).min(to as usize)..to as usize),
         _ => None,
     })
 }
 
+fn steps_of<'a>(job: &Job, steps: &'a [Step]) -> &'a [Step] {
+    &steps[job.steps.start as usize..job.steps.end as usize]
+}
+
 /// How long each kind of work takes in a job.
-fn add_up(script: &Script, job: &Job, times: &mut Vec<(u32, f64)>) {
+fn add_up(job: &Job, steps: &[Step], work: &[Work], times: &mut Vec<(u32, f64)>) {
     times.clear();
-    for work in work_of(script, job).flat_map(|range| &script.work[range]) {
+    for work in work_of(job, steps).flat_map(|range| &work[range]) {
         match times.iter_mut().find(|(kind, _)| *kind == work.kind) {
             Some((_, time)) => *time += work.time,
             None => times.push((work.kind, work.time)),
@@ -120,23 +121,20 @@ fn add_up(script: &Script, job: &Job, times: &mut Vec<(u32, f64)>) {
     }
 }
 
-/// Which sort a job is of: the same steps and kinds of work have the same number.
-fn sort_of(script: &Script, job: &Job) -> u64 {
-    /// Fibonacci hashing: 2 to the 64th over the golden ratio.
-    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut sort = SPREAD;
-    let mut mix = |word: u32| sort = (sort.rotate_left(5) ^ u64::from(word)).wrapping_mul(SPREAD);
-    let mut ranges = work_of(script, job);
-    for step in &script.steps[job.steps.start as usize..job.steps.end as usize] {
+/// Which sort a job is of: the same kinds of work between the same other steps have the same number.
+fn sort_of(job: &Job, steps: &[Step], work: &[Work]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let mut ranges = work_of(job, steps);
+    for step in steps_of(job, steps) {
         match step {
             Step::Work(..) => {
                 let range = ranges.next().unwrap_or_default();
-                script.work[range].iter().for_each(|work| mix(work.kind));
+                work[range].iter().for_each(|work| work.kind.hash(&mut hasher));
             }
-            other => mix(u32::MAX - other.tag()),
+            other => discriminant(other).hash(&mut hasher),
         }
     }
-    sort
+    hasher.finish()
 }
 
 /// The median, and its error, were it of a normal distribution with the same quartiles.

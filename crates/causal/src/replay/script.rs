@@ -45,24 +45,6 @@ pub(super) enum Step {
     },
 }
 
-impl Step {
-    /// A number for what it is, whatever it is of.
-    pub(super) fn tag(&self) -> u32 {
-        match self {
-            Self::Work(..) => 0,
-            Self::Mark(_) => 1,
-            Self::Wake(..) => 2,
-            Self::Await(_) => 3,
-            Self::Wait(_) => 4,
-            Self::Lock(..) => 5,
-            Self::Unlock(..) => 6,
-            Self::Hit { .. } => 7,
-            Self::VisitBegan { .. } => 8,
-            Self::VisitEnded { .. } => 9,
-        }
-    }
-}
-
 /// Work of one kind. Durations are nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
@@ -297,6 +279,7 @@ struct Hand {
     looked: u32,
     /// Whether it had slept when the job began.
     is_from_sleep: bool,
+    /// Whether it has looked for the job.
     has_looked: bool,
     /// For how long it was blocked so far.
     idle: u64,
