@@ -112,7 +112,9 @@ fn behind(rules: &Rules, office: &Arc<Office>) -> (Vec<ListenerSpec>, Arc<Plan>)
     registry.handler("admin", move |_, _| Ok(Box::new(door.clone())));
     let mut build = Build::new(&registry);
     let routes = json!([{ "handle": [{ "handler": "admin" }] }]);
-    let server = build.server(&ServerSpec::new("admin", &routes)).expect("the routes above are right");
+    // Who asks how a profile stands is no progress in it.
+    let spec = ServerSpec { is_progress: false, ..ServerSpec::new("admin", &routes) };
+    let server = build.server(&spec).expect("the routes above are right");
     let timeouts = Timeouts { keep_alive: KEEP_ALIVE, ..Timeouts::default() };
     let listener = ListenerSpec { timeouts, ..ListenerSpec::new(rules.address.listen, server) };
     (vec![listener], Arc::new(build.finish()))

@@ -194,7 +194,7 @@ impl Exchange {
     #[cold]
     fn count(&self, core: &Core) {
         // What was cut, or given up by its peer, is no answer; the one to a request whose handler panicked is.
-        if matches!(self.ending, Ending::Complete | Ending::Panicked) {
+        if matches!(self.ending, Ending::Complete | Ending::Panicked) && self.cx.is_progress() {
             self.visit.end(core.answered);
             if let Some(route) = route::answered(&self.cx) {
                 self.visit.end(route);

@@ -152,6 +152,8 @@ pub struct ServerSpec<'v> {
     pub named_routes: Option<&'v Map<String, Value>>,
     /// Whether its requests leave access records.
     pub access_log: bool,
+    /// Whether the program is there for its answers: a profile counts them as progress. Where it is not, its routes are called after it.
+    pub is_progress: bool,
     /// Which proxies may say who the client is.
     pub trust: Option<Trust>,
     /// Which fields are dropped as confusable.
@@ -170,6 +172,7 @@ impl<'v> ServerSpec<'v> {
             errors: None,
             named_routes: None,
             access_log: false,
+            is_progress: true,
             trust: None,
             confusable: Confusable::default(),
             strict_sni_host: false,
@@ -365,8 +368,8 @@ impl<'r> Build<'r> {
     /// # Errors
     /// The first mistake in its routes.
     pub fn server(&mut self, spec: &ServerSpec<'_>) -> Result<ServerId, BuildError> {
-        // The first one needs no name: mostly there is no other.
-        let name = if self.plan.servers.is_empty() { "" } else { spec.name };
+        // The first one needs no name: mostly there is no other, but for those of the program's own.
+        let name = if self.plan.servers.is_empty() && spec.is_progress { "" } else { spec.name };
         self.within(name, |build| build.server_routes(spec))
     }
 
@@ -396,6 +399,7 @@ impl<'r> Build<'r> {
             routes,
             errors,
             access_log: spec.access_log,
+            is_progress: spec.is_progress,
             trust: spec.trust.clone(),
             confusable: spec.confusable.clone(),
             strict_sni_host: spec.strict_sni_host,

@@ -472,6 +472,11 @@ impl Context {
         !self.0.unrecorded && self.0.generation.plan().access_log(self.0.arrival.server)
     }
 
+    /// Whether its answer is progress of the program's: something that it is there for.
+    pub fn is_progress(&self) -> bool {
+        self.0.generation.plan().is_progress(self.0.arrival.server)
+    }
+
     /// The worker that this exchange runs on.
     pub fn worker(&self) -> &Rc<dyn Worker> {
         &self.0.worker

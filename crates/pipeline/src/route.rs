@@ -106,6 +106,7 @@ pub(crate) struct Server {
     pub(crate) routes: RoutesId,
     pub(crate) errors: Option<RoutesId>,
     pub(crate) access_log: bool,
+    pub(crate) is_progress: bool,
     pub(crate) trust: Option<Trust>,
     pub(crate) confusable: Confusable,
     pub(crate) strict_sni_host: bool,
@@ -156,6 +157,11 @@ impl Plan {
     /// Whether requests to this server leave an access record.
     pub fn access_log(&self, server: ServerId) -> bool {
         self.server(server).is_some_and(|server| server.access_log)
+    }
+
+    /// Whether answers of this server are what the program is there for; those of none are.
+    pub fn is_progress(&self, server: ServerId) -> bool {
+        self.server(server).is_none_or(|server| server.is_progress)
     }
 
     fn link(&self, id: HandlerId) -> &Link {

@@ -143,6 +143,21 @@ fn a_profile_by_the_api() {
     assert!(site.answers() > 0);
 }
 
+/// The API asks the same engine as the sites do, and whoever watches a profile asks often; the sites did nothing for it.
+#[test]
+fn who_watches_a_profile_is_no_progress() {
+    let mut site = Site::start();
+    assert!(site.answers() > 0);
+    assert_eq!(site.call("POST /causal/start?seconds=1.5").status, 200);
+    site.until_ended();
+    let report: Value = serde_json::from_str(&site.call("GET /causal/report").body).unwrap();
+    let counts: Vec<_> = report["progress"].as_array().unwrap().iter().map(|point| &point["count"]).collect();
+    assert!(counts.iter().all(|count| **count == 0), "{}", report["progress"]);
+    let codes: Vec<_> = report["reasons"].as_array().unwrap().iter().map(|reason| &reason["code"]).collect();
+    assert!(codes.contains(&&json!("no-progress")), "{codes:?}");
+    assert!(report["perturbation"]["windows"][0].as_u64().unwrap() > 0, "{}", report["perturbation"]);
+}
+
 /// Blocks until the profile is done, as `curl` would; somebody who goes ends it.
 #[test]
 fn a_profile_in_one_call() {
