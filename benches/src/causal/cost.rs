@@ -11,7 +11,7 @@ use super::prediction::{at, understood};
 use super::program::Running;
 use crate::machine::output;
 use crate::progress::Progress;
-use crate::sample::Usage;
+use crate::sample::{Usage, children_cpu_ns};
 use crate::server::Cores;
 use crate::stats;
 use crate::workshop::Workshop;
@@ -23,13 +23,21 @@ const CONNECTIONS: usize = 64;
 /// The half of an interval at which a target is known.
 const KNOWN: f64 = 0.01;
 
+/// What the server's work takes a request, µs, so that it is the server that is busy and not wrk.
+pub const WORK: u32 = 5;
+
 /// A minimal server under wrk, without a profile and with one.
+///
+/// Hosts of virtual machines are fast and slow by turns, by more than what is looked for, and then are so for wrk, too: everything is
+/// measured by what wrk takes a request in the same slot.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Cost {
     /// Requests a second without a profile.
     pub rate: f64,
-    /// Its CPU time a request, µs.
+    /// CPU time a request, µs: the server's.
     pub cpu_us: f64,
+    /// And wrk's.
+    pub wrk_us: f64,
     /// By mode.
     pub modes: Vec<ModeCost>,
     /// How long profiles of everything had to be: seconds, and the widest half interval at 50 % among their first five targets.
@@ -41,9 +49,9 @@ pub struct Cost {
 pub struct ModeCost {
     /// `screen` or `confirm`.
     pub mode: String,
-    /// The part of the rate that is lost: the median of pairs, and half of its interval.
+    /// The part of the rate that is lost, by wrk's CPU time a request: the median of pairs, and half of its interval.
     pub rate_lost: (f64, f64),
-    /// The part by which CPU time a request grows, likewise.
+    /// The part by which CPU time a request grows, by wrk's.
     pub cpu_more: (f64, f64),
     /// What the profiler says of itself: pauses and holds, and recording.
     pub said: Vec<(f64, f64)>,
@@ -52,6 +60,14 @@ pub struct ModeCost {
 struct Slot {
     rate: f64,
     cpu_us: f64,
+    wrk_us: f64,
+}
+
+impl Slot {
+    /// Requests a second, and CPU time a request, by what wrk takes.
+    fn by_wrk(&self) -> [f64; 2] {
+        [self.rate * self.wrk_us, self.cpu_us / self.wrk_us]
+    }
 }
 
 /// Measures so many rounds, each of slots without, screening, without, confirming.
@@ -64,9 +80,9 @@ pub fn run(
     progress: &Progress,
 ) -> Result<Cost> {
     let wrk = shop.packaged("wrk", "wrk")?;
-    let (mut server, port) = Running::start_server(shop, "/=0+0", steps_per_ms)?;
+    let (mut server, port) = Running::start_server(shop, &format!("/={WORK}+0"), steps_per_ms)?;
     let slot = |server: &Running| -> Result<Slot> {
-        let before = Usage::read(&[server.process()])?;
+        let (before, children) = (Usage::read(&[server.process()])?, children_cpu_ns()?);
         let mut command = Cores::One(1).command();
         command.arg(&wrk).args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{seconds}s")]);
         let said = output(command.arg(format!("http://127.0.0.1:{port}/")))?;
@@ -79,7 +95,8 @@ pub fn run(
         let rate = number("Requests/sec").context("wrk says no rate")?;
         let requests = number("requests in").context("wrk says no number of requests")?;
         progress.done(seconds * 1000);
-        Ok(Slot { rate, cpu_us: used.cpu_ns as f64 / 1e3 / requests })
+        let wrk_us = (children_cpu_ns()? - children) as f64 / 1e3 / requests;
+        Ok(Slot { rate, cpu_us: used.cpu_ns as f64 / 1e3 / requests, wrk_us })
     };
     slot(&server)?;
     let (mut without, mut modes) = (vec![slot(&server)?], Vec::new());
@@ -98,9 +115,10 @@ pub fn run(
     let of = |mode: &str| {
         let (mut rates, mut cpus, mut said) = (Vec::new(), Vec::new(), Vec::new());
         for (index, (_, with, perturbation)) in modes.iter().enumerate().filter(|(_, slot)| slot.0 == mode) {
-            let beside = [&without[index], &without[index + 1]];
-            rates.push(1.0 - with.rate / f64::midpoint(beside[0].rate, beside[1].rate));
-            cpus.push(with.cpu_us / f64::midpoint(beside[0].cpu_us, beside[1].cpu_us) - 1.0);
+            let (before, behind) = (without[index].by_wrk(), without[index + 1].by_wrk());
+            let [rate, cpu] = [0, 1].map(|at| with.by_wrk()[at] / f64::midpoint(before[at], behind[at]));
+            rates.push(1.0 - rate);
+            cpus.push(cpu - 1.0);
             said.push((perturbation.paused, perturbation.recording + perturbation.own));
         }
         // There are few of them.
@@ -109,10 +127,10 @@ pub fn run(
         ModeCost { mode: mode.to_owned(), rate_lost: median(&rates), cpu_more: median(&cpus), said }
     };
     let modes = vec![of("screen"), of("confirm")];
-    let rate = stats::median(&without.iter().map(|slot| slot.rate).collect::<Vec<_>>());
-    let cpu_us = stats::median(&without.iter().map(|slot| slot.cpu_us).collect::<Vec<_>>());
+    let median = |of: fn(&Slot) -> f64| stats::median(&without.iter().map(of).collect::<Vec<_>>());
+    let (rate, cpu_us, wrk_us) = (median(|slot| slot.rate), median(|slot| slot.cpu_us), median(|slot| slot.wrk_us));
     drop(server);
-    Ok(Cost { rate, cpu_us, modes, precision: precision(shop, steps_per_ms, spans, progress)? })
+    Ok(Cost { rate, cpu_us, wrk_us, modes, precision: precision(shop, steps_per_ms, spans, progress)? })
 }
 
 /// Profiles of everything in case 1's server, longer and longer.

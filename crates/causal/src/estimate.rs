@@ -27,12 +27,13 @@ pub use screen::{Answer, Crew, Question, Screen, Usual};
 use crate::load::{Habit, ProbeBlock, Verdict, judge};
 use crate::own;
 use crate::profiler::Modes;
-use crate::replay::{Cold, Pace, Replay};
+use crate::replay::{Cold, Pace};
 use crate::report::{Load, LoadKind, Mode, OtherCurve, Perturbation, Progress, Report, Speech, Stack, TargetReport};
 use crate::sample::Lost;
 use crate::statistics::{FALSE_DISCOVERIES, NORMAL, Ratio, believed, sequence_half_width};
 use crate::target::{Target, Weights};
 use curve::{Curve, Error};
+use screen::Desk;
 
 /// What the instrument itself may be off by, by one rule for every program.
 mod allowance {
@@ -546,8 +547,9 @@ fn probes(evidence: &Evidence, point: Option<&u32>) -> Vec<ProbeBlock> {
 /// How long a unit took, by point, as it was recorded.
 fn baseline(recordings: &[Arc<Recording>], points: &[u32]) -> Vec<f64> {
     let mut sums = vec![(0.0, 0.0); points.len()];
+    let mut desk = Desk::default();
     for recording in recordings.iter().take(FIRST_WINDOWS * 2) {
-        let replay = Replay::new(&recording.trace, None, &Cold::default());
+        let replay = desk.replay(recording, None, &Cold::default());
         for (&point, (sum, count)) in points.iter().zip(&mut sums) {
             let point = replay.measured().point(point);
             *sum += point.latency_mean * point.timed as f64;

@@ -16,7 +16,7 @@ use progress::{Account, Lock, Log, Point, Policy, Sharing, Span, Stamp};
 use crate::ledger::{Experiment, Ledger, Spent, Unit, Urgency, outcome};
 use crate::outcome::Outcome;
 use crate::target::Weights;
-use crate::trace::{Event, Thread, Trace, decode};
+use crate::trace::{self, Event, Thread, Trace};
 use crate::{clock, kinds, sample};
 
 /// What a window is for.
@@ -105,10 +105,11 @@ impl Recorder {
         let (began, ended) = (self.began.load(Relaxed), self.ended.load(Relaxed));
         let window = (self.count.load(Relaxed) << COUNT_SHIFT | Rule::Pause as u32) & WINDOW_MASK;
         let (spent, time) = (self.ledger.spent(ended), ended.saturating_sub(began));
-        let mut units = Vec::new();
+        let (mut units, mut events) = (Vec::new(), Vec::new());
         let mut busiest = 0;
         for account in progress::accounts() {
-            for (at, event) in whole(account.log(), window >> COUNT_SHIFT).0 {
+            whole(account.log(), window >> COUNT_SHIFT, &mut events);
+            for &(at, event) in &events {
                 match event {
                     Event::Hit { point } => units.push(Unit { at, point, began: None }),
                     Event::VisitEnded { visit, point } => {
@@ -132,17 +133,15 @@ impl Recorder {
         progress::accounts().iter().map(|account| account.log().read(window).len()).max().unwrap_or(0)
     }
 
-    /// What was recorded in the window that ended last, in which each hook took `hook` nanoseconds.
-    pub fn take(&self, hook: f64) -> Trace {
+    /// What was recorded in the window that ended last, in which each hook took `hook` nanoseconds, in the memory of another trace.
+    pub fn take(&self, hook: f64, trace: &mut Trace) {
         let (window, began) = (self.count.load(Relaxed) & WINDOW_MASK >> COUNT_SHIFT, self.began.load(Relaxed));
         let mut ended = Some(self.ended.load(Relaxed)).filter(|&ended| ended >= began).unwrap_or_else(clock::now);
         let mut threads = Vec::new();
-        for account in progress::accounts() {
-            let (mut events, is_full) = whole(account.log(), window);
-            if events.is_empty() {
-                continue;
-            }
-            if is_full {
+        let mut memory = std::mem::take(&mut trace.threads).into_iter().map(|thread| thread.events);
+        for account in progress::accounts().into_iter().filter(|account| account.log().read(window).len() > 0) {
+            let mut events = memory.next().unwrap_or_default();
+            if whole(account.log(), window, &mut events) {
                 // What a full log would have said about the rest of the window is missing: it ends here for everybody.
                 ended = ended.min(events.last().map_or(ended, |&(at, _)| at));
             }
@@ -157,7 +156,7 @@ impl Recorder {
         for thread in &mut threads {
             thread.events.retain(|&(at, _)| at <= ended);
         }
-        Trace { span: began..ended, hook, threads }
+        *trace = Trace { span: began..ended, hook, threads };
     }
 
     fn window(&self) -> (u32, Rule) {
@@ -275,13 +274,15 @@ impl Recorder {
     }
 }
 
-/// The events of a window in a log, and whether that is full: then the last event may lack a part, and is left out.
-fn whole(log: &Log, window: u32) -> (Vec<(u64, Event)>, bool) {
-    let (mut events, is_full) = (decode(log.read(window)), log.is_full(window));
+/// Fills in the events of a window in a log; whether that is full: then the last event may lack a part, and is left out.
+fn whole(log: &Log, window: u32, events: &mut Vec<(u64, Event)>) -> bool {
+    events.clear();
+    events.extend(trace::events(log.read(window)));
+    let is_full = log.is_full(window);
     if is_full {
         events.pop();
     }
-    (events, is_full)
+    is_full
 }
 
 /// The longest sleep that nothing interrupts, nanoseconds.
@@ -624,15 +625,17 @@ mod tests {
         let called = |call| Event::Called { call, whom: 7, is_first: true };
         recorder.write(&account, 0, 1, Event::BlockBegan);
         recorder.write(&account, 0, 2, called(2));
-        assert_eq!(whole(account.log(), 0), (vec![(1, Event::BlockBegan), (2, called(2))], false));
+        let mut events = Vec::new();
+        assert!(!whole(account.log(), 0, &mut events));
+        assert_eq!(events, [(1, Event::BlockBegan), (2, called(2))]);
         for at in 3.. {
             recorder.write(&account, 0, at, called(at));
             if account.log().is_full(0) {
                 break;
             }
         }
-        let (events, is_full) = whole(account.log(), 0);
-        assert!(is_full && events[1..].iter().all(|&(at, event)| event == called(at)));
+        assert!(whole(account.log(), 0, &mut events));
+        assert!(events[1..].iter().all(|&(at, event)| event == called(at)));
         assert_eq!(events.len(), progress::ENTRIES_MAX / 2);
     }
 }

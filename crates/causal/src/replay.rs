@@ -39,7 +39,7 @@ pub enum Pace {
 }
 
 /// A recorded window that can be replayed any number of times.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Replay {
     script: Script,
     /// By pace.
@@ -53,7 +53,13 @@ impl Replay {
     /// for a window that tells too little of it: one in which hardly any slept. `cold` is from many windows.
     #[must_use]
     pub fn new(trace: &Trace, lag: Option<f64>, cold: &Cold) -> Self {
-        let script = script::write(trace, lag, cold);
+        Self::default().next(trace, lag, cold)
+    }
+
+    /// Another trace in the memory of this one, as [`Replay::new`].
+    #[must_use]
+    pub fn next(self, trace: &Trace, lag: Option<f64>, cold: &Cold) -> Self {
+        let script = script::write(trace, lag, cold, self.script);
         let totals = recorded(&script);
         let measures = totals.measures();
         let measured = totals.outcome(&measures, script.busiest);
@@ -103,7 +109,7 @@ struct Change<'a> {
 }
 
 /// The jobs that each mark sets off.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Followers {
     jobs: Vec<u32>,
     /// Where each mark's begin.

@@ -1,8 +1,14 @@
 //! What a window recorded: for each thread, what it did and when, in the terms in which it can be replayed.
 //!
 //! An [`Event`] is one or two [`Entry`]s of the thread's log: the time with a tag and a number, then what else there is to say.
+//!
+//! - `packed`: a trace in little memory.
+
+mod packed;
 
 use progress::{Entry, Sharing};
+
+pub use packed::Packed;
 
 /// One thing that a thread did. Numbers of messages, connections, calls, timers, locks and visits are unique in their window; 0 stands
 /// for one from before it. Times are nanoseconds of [`crate::clock`], durations nanoseconds.
@@ -47,7 +53,7 @@ pub enum Event {
 }
 
 /// One window.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
     /// When it began and ended.
     pub span: std::ops::Range<u64>,
@@ -58,7 +64,7 @@ pub struct Trace {
 }
 
 /// What one thread did in a window.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Thread {
     /// The account's number.
     pub number: u32,
@@ -74,8 +80,10 @@ pub struct Thread {
 
 const TAG_SHIFT: u32 = 56;
 const NUMBER_MASK: u64 = (1 << TAG_SHIFT) - 1;
-/// Above the 32 bits of a span.
-const FIRST_SHIFT: u32 = 32;
+/// Set in the second entry of a call's first word, above the 32 bits of the span.
+const FIRST_MORE: u64 = 1 << 32;
+/// Tags of events are less.
+const TAGS: usize = 20;
 
 mod tag {
     pub(super) const KIND: u64 = 1;
@@ -123,7 +131,7 @@ impl Event {
             Self::Written { connection } => (tag::WRITTEN, connection, None),
             Self::Arrived { connection, at } => (tag::ARRIVED, connection, (at != now).then_some(at)),
             Self::Called { call, whom, is_first } => {
-                (tag::CALLED, call, Some(u64::from(whom) | u64::from(is_first) << FIRST_SHIFT))
+                (tag::CALLED, call, Some(u64::from(whom) | if is_first { FIRST_MORE } else { 0 }))
             }
             Self::Answered { call, at } => (tag::ANSWERED, call, (at != now).then_some(at)),
             Self::SleepBegan { timer } => (tag::SLEEP_BEGAN, timer, None),
@@ -137,76 +145,85 @@ impl Event {
 }
 
 /// The events that a log holds. Of the last one in a log that is full the second entry may be missing, unless it has none.
-pub fn decode(entries: impl Iterator<Item = Entry>) -> Vec<(u64, Event)> {
+pub fn events(entries: impl Iterator<Item = Entry>) -> impl Iterator<Item = (u64, Event)> {
     let mut entries = entries.peekable();
-    let mut events = Vec::with_capacity(entries.size_hint().0);
-    while let Some(Entry(now, word)) = entries.next() {
-        let more = entries.next_if(|next| next.1 >> TAG_SHIFT == tag::MORE).map(|next| next.0);
-        let (number, more_or_now) = (word & NUMBER_MASK, more.unwrap_or(now));
-        let more = more.unwrap_or(0);
-        let event = match word >> TAG_SHIFT {
-            tag::KIND => Event::Kind(number as u32),
-            tag::WAKING => Event::Waking(number as u32),
-            tag::SENT => Event::Sent { message: number },
-            tag::TOOK => Event::Took { message: number, blocked: more },
-            tag::BLOCK_BEGAN => Event::BlockBegan,
-            tag::BLOCK_ENDED => Event::BlockEnded,
-            tag::LOCKED => Event::Locked { lock: number, sharing: Sharing::Exclusive, blocked: more },
-            tag::LOCKED_SHARED => Event::Locked { lock: number, sharing: Sharing::Shared, blocked: more },
-            tag::UNLOCKED => Event::Unlocked { lock: number, sharing: Sharing::Exclusive },
-            tag::UNLOCKED_SHARED => Event::Unlocked { lock: number, sharing: Sharing::Shared },
-            tag::WRITTEN => Event::Written { connection: number },
-            tag::ARRIVED => Event::Arrived { connection: number, at: more_or_now },
-            tag::CALLED => Event::Called { call: number, whom: more as u32, is_first: more >> FIRST_SHIFT & 1 == 1 },
-            tag::ANSWERED => Event::Answered { call: number, at: more_or_now },
-            tag::SLEEP_BEGAN => Event::SleepBegan { timer: number },
-            tag::SLEEP_ENDED => Event::SleepEnded { timer: number, blocked: more },
-            tag::HIT => Event::Hit { point: number as u32 },
-            tag::VISIT_BEGAN => Event::VisitBegan { visit: number },
-            tag::VISIT_ENDED => Event::VisitEnded { visit: number, point: more as u32 },
-            _ => continue,
-        };
-        events.push((now, event));
-    }
-    events
+    std::iter::from_fn(move || {
+        loop {
+            let Entry(now, word) = entries.next()?;
+            let more = entries.next_if(|next| next.1 >> TAG_SHIFT == tag::MORE).map(|next| next.0);
+            if let Some(event) = event(now, word, more) {
+                return Some((now, event));
+            }
+        }
+    })
+}
+
+/// What entries stand for; `None` for what no event has.
+fn event(now: u64, word: u64, more: Option<u64>) -> Option<Event> {
+    let (number, more_or_now) = (word & NUMBER_MASK, more.unwrap_or(now));
+    let more = more.unwrap_or(0);
+    Some(match word >> TAG_SHIFT {
+        tag::KIND => Event::Kind(number as u32),
+        tag::WAKING => Event::Waking(number as u32),
+        tag::SENT => Event::Sent { message: number },
+        tag::TOOK => Event::Took { message: number, blocked: more },
+        tag::BLOCK_BEGAN => Event::BlockBegan,
+        tag::BLOCK_ENDED => Event::BlockEnded,
+        tag::LOCKED => Event::Locked { lock: number, sharing: Sharing::Exclusive, blocked: more },
+        tag::LOCKED_SHARED => Event::Locked { lock: number, sharing: Sharing::Shared, blocked: more },
+        tag::UNLOCKED => Event::Unlocked { lock: number, sharing: Sharing::Exclusive },
+        tag::UNLOCKED_SHARED => Event::Unlocked { lock: number, sharing: Sharing::Shared },
+        tag::WRITTEN => Event::Written { connection: number },
+        tag::ARRIVED => Event::Arrived { connection: number, at: more_or_now },
+        tag::CALLED => Event::Called { call: number, whom: more as u32, is_first: more & FIRST_MORE != 0 },
+        tag::ANSWERED => Event::Answered { call: number, at: more_or_now },
+        tag::SLEEP_BEGAN => Event::SleepBegan { timer: number },
+        tag::SLEEP_ENDED => Event::SleepEnded { timer: number, blocked: more },
+        tag::HIT => Event::Hit { point: number as u32 },
+        tag::VISIT_BEGAN => Event::VisitBegan { visit: number },
+        tag::VISIT_ENDED => Event::VisitEnded { visit: number, point: more as u32 },
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// One of each.
+    pub(super) const EVENTS: [Event; 21] = [
+        Event::Kind(7),
+        Event::Waking(8),
+        Event::Sent { message: 1 << 39 },
+        Event::Took { message: 3, blocked: 0 },
+        Event::Took { message: 3, blocked: 9 },
+        Event::BlockBegan,
+        Event::BlockEnded,
+        Event::Locked { lock: 4, sharing: Sharing::Exclusive, blocked: 5 },
+        Event::Locked { lock: 4, sharing: Sharing::Shared, blocked: 0 },
+        Event::Unlocked { lock: 4, sharing: Sharing::Shared },
+        Event::Unlocked { lock: 4, sharing: Sharing::Exclusive },
+        Event::Written { connection: 5 },
+        Event::Arrived { connection: 5, at: 77 },
+        Event::Called { call: 6, whom: u32::MAX, is_first: false },
+        Event::Called { call: 6, whom: 8, is_first: true },
+        Event::Answered { call: 6, at: 1 },
+        Event::SleepBegan { timer: 2 },
+        Event::SleepEnded { timer: 2, blocked: 11 },
+        Event::Hit { point: 1 },
+        Event::VisitBegan { visit: 12 },
+        Event::VisitEnded { visit: 12, point: 0 },
+    ];
+
     #[test]
     fn what_is_written_down_is_what_is_read() {
-        let events = [
-            Event::Kind(7),
-            Event::Waking(8),
-            Event::Sent { message: 1 << 39 },
-            Event::Took { message: 3, blocked: 0 },
-            Event::Took { message: 3, blocked: 9 },
-            Event::BlockBegan,
-            Event::BlockEnded,
-            Event::Locked { lock: 4, sharing: Sharing::Exclusive, blocked: 5 },
-            Event::Locked { lock: 4, sharing: Sharing::Shared, blocked: 0 },
-            Event::Unlocked { lock: 4, sharing: Sharing::Shared },
-            Event::Unlocked { lock: 4, sharing: Sharing::Exclusive },
-            Event::Written { connection: 5 },
-            Event::Arrived { connection: 5, at: 77 },
-            Event::Called { call: 6, whom: u32::MAX, is_first: false },
-            Event::Called { call: 6, whom: 8, is_first: true },
-            Event::Answered { call: 6, at: 1 },
-            Event::SleepBegan { timer: 2 },
-            Event::SleepEnded { timer: 2, blocked: 11 },
-            Event::Hit { point: 1 },
-            Event::VisitBegan { visit: 12 },
-            Event::VisitEnded { visit: 12, point: 0 },
-        ];
         let mut entries = Vec::new();
-        for (at, event) in (100..).zip(events) {
+        for (at, event) in (100..).zip(EVENTS) {
             let (entry, more) = event.encode(at);
             entries.push(entry);
             entries.extend(more);
         }
-        let want: Vec<_> = (100..).zip(events).collect();
-        assert_eq!(decode(entries.into_iter()), want);
+        let want: Vec<_> = (100..).zip(EVENTS).collect();
+        assert_eq!(events(entries.into_iter()).collect::<Vec<_>>(), want);
     }
 }

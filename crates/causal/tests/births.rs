@@ -1,7 +1,7 @@
 //! Threads that begin and end while a window is recorded, one after the other in the same account.
 
 use causal::policy::{Recorder, Rule};
-use causal::trace::Event;
+use causal::trace::{Event, Trace};
 use progress::sync::mpsc::channel;
 use progress::{Attention, attend, install, thread};
 
@@ -27,7 +27,8 @@ fn a_thread_is_at_nothing_before_its_begin_and_after_its_end() {
     drop(receiver);
 
     assert_eq!(numbers[0], numbers[1], "the second one has the account of the first");
-    let trace = RECORDER.take(0.0);
+    let mut trace = Trace::default();
+    RECORDER.take(0.0, &mut trace);
     let account = trace.threads.iter().find(|thread| Some(thread.number) == numbers[0]).expect("it was recorded");
     let mut kinds = Vec::new();
     let mut messages = Vec::new();

@@ -2,7 +2,7 @@
 
 use causal::kinds::{Step, kinds};
 use causal::policy::{Recorder, Rule};
-use causal::trace::Event;
+use causal::trace::{Event, Trace};
 use progress::{Attention, Span, attend, install};
 
 static RECORDER: Recorder = Recorder::new();
@@ -26,7 +26,8 @@ fn window(work: impl FnOnce()) -> Vec<Vec<u32>> {
     work();
     RECORDER.close();
     attend(Attention::Spans);
-    let trace = RECORDER.take(0.0);
+    let mut trace = Trace::default();
+    RECORDER.take(0.0, &mut trace);
     let events = trace.threads.into_iter().flat_map(|thread| thread.events);
     events
         .filter_map(|(_, event)| match event {

@@ -10,6 +10,7 @@ use crate::replay::{Cold, LAGS_MIN, Pace, Replay, usual_lag};
 use crate::report::LoadKind;
 use crate::statistics::{Ratio, Stream};
 use crate::target::Weights;
+use crate::trace::Trace;
 
 /// A question to all windows: that target, that much faster.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +84,7 @@ impl Usual {
     pub fn of(recordings: &[Arc<Recording>]) -> Self {
         let lags = recordings.iter().flat_map(|recording| &recording.lags);
         let lag = usual_lag(&mut lags.map(|&lag| lag as f64).collect::<Vec<_>>());
-        let cold = Cold::of(recordings.iter().map(|recording| &recording.trace));
+        let cold = Cold::of(recordings.iter().filter(|one| one.has_loop()).map(|one| one.trace.unpacked()));
         Self { lag, cold }
     }
 }
@@ -95,6 +96,23 @@ pub struct Crew {
     pub threads: usize,
     /// How much these let others go first, from 0 to 19.
     pub nice: i32,
+}
+
+/// Where windows are replayed, one after the other: each in the memory of the one before. Whoever thinks has little of a processor, and what
+/// he gave back and took again would be new memory each time.
+#[derive(Default)]
+pub(super) struct Desk {
+    trace: Trace,
+    replay: Replay,
+}
+
+impl Desk {
+    /// As [`Replay::new`].
+    pub(super) fn replay(&mut self, recording: &Recording, lag: Option<f64>, cold: &Cold) -> &Replay {
+        recording.trace.unpack(&mut self.trace);
+        self.replay = std::mem::take(&mut self.replay).next(&self.trace, lag, cold);
+        &self.replay
+    }
 }
 
 impl Screen {
@@ -112,11 +130,12 @@ impl Screen {
         let work = || {
             let none = vec![Answer::default(); points.len()];
             let mut screen = Self { answers: vec![none.clone(); questions.len()], bare: none, ..Self::default() };
+            let mut desk = Desk::default();
             loop {
                 let number = next.fetch_add(1, Relaxed);
                 match recordings.get(number) {
                     Some(recording) if go_on(number) => {
-                        screen.ask_one(recording, usual, questions, points, pace);
+                        screen.ask_one(recording, usual, questions, points, pace, &mut desk);
                     }
                     _ => break,
                 }
@@ -171,16 +190,17 @@ impl Screen {
         questions: &[Question<'_>],
         points: &[u32],
         pace: Pace,
+        desk: &mut Desk,
     ) {
         self.windows += 1;
         let lag = usual.lag.filter(|_| recording.lags.len() < LAGS_MIN);
-        let replay = Replay::new(&recording.trace, lag, &usual.cold);
+        let replay = desk.replay(recording, lag, &usual.cold);
         let before = replay.run(&Weights::default(), 0.0, pace);
-        if !recording.trace.threads.is_empty() {
+        if !recording.trace.head().threads.is_empty() {
             self.busiest.push(before.busiest);
         }
         if let Some(&first) = points.first() {
-            let again = if recording.trace.hook > 0.0 { &replay.run_as_recorded(pace) } else { &before };
+            let again = if recording.trace.head().hook > 0.0 { &replay.run_as_recorded(pace) } else { &before };
             self.fidelity.push(replay.measured().point(first), again.point(first));
             for (&point, bare) in points.iter().zip(&mut self.bare) {
                 bare.push(again.point(point), before.point(point));

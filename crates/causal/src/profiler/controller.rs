@@ -17,7 +17,7 @@ use crate::sample::Lost;
 use crate::target::{Target, Weights};
 
 /// Memory that recorded windows may take, octets.
-const MEMORY: usize = 64 << 20;
+const MEMORY: usize = 8 << 20;
 /// Of that, what one window may take at most.
 const MEMORY_ONE: usize = MEMORY / 128;
 /// Entries in one log that end a window: where nothing happened before, nobody knows how many come.

@@ -19,6 +19,7 @@ use crate::report::Stack;
 use crate::sample::{Lost, Rate, Sample, Sampler, cpu_time};
 use crate::symbols::Symbols;
 use crate::target::{Profile, Target, Weights};
+use crate::trace::Trace;
 
 /// Installed once, for the life of the process.
 static RECORDER: Recorder = Recorder::new();
@@ -53,6 +54,8 @@ pub(super) struct Live {
     wanted: Vec<(u32, u64)>,
     /// Which part of the time that it was not blocked each thread had or waited for one, lately.
     running: Vec<(u32, f64)>,
+    /// The last window, for the memory that it has.
+    trace: Trace,
     costs: Costs,
     /// What the profiler's threads had taken before.
     taken: u64,
@@ -71,6 +74,7 @@ impl Live {
             thinker: Some(thinker),
             wanted: Vec::new(),
             running: Vec::new(),
+            trace: Trace::default(),
             costs: Costs::measure(),
             taken: {
                 own::tell();
@@ -135,10 +139,10 @@ impl Program for Live {
         };
         let used: Vec<Option<u64>> = all.iter().map(|account| used(account.number())).collect();
         std::thread::sleep(GRACE);
-        let trace = RECORDER.take(self.costs.heard);
-        let recording = Recording::new(trace, |number| used.get(number as usize).copied().flatten());
+        RECORDER.take(self.costs.heard, &mut self.trace);
+        let recording = Recording::new(&mut self.trace, |number| used.get(number as usize).copied().flatten());
         self.running.clear();
-        self.running.extend(recording.trace.threads.iter().map(|thread| (thread.number, thread.running)));
+        self.running.extend(self.trace.threads.iter().map(|thread| (thread.number, thread.running)));
         recording
     }
 

@@ -210,8 +210,7 @@ impl Program for Simulated {
     }
 
     fn recorded(&mut self) -> Recording {
-        let trace = self.sim.trace();
-        Recording::new(trace, |_| None)
+        Recording::new(&mut self.sim.trace(), |_| None)
     }
 
     fn pause(&mut self, weights: Option<&Weights>, speedup: f64) {

@@ -5,6 +5,7 @@
 //! Jobs that take the same steps, those begun from sleep against the others: the difference of the medians, by kind of work, over all
 //! sorts of jobs. What may be chance counts as nothing, so work that varies as it likes says nothing.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem::discriminant;
@@ -40,14 +41,16 @@ struct Sum {
 
 impl Cold {
     /// From the first windows of many.
-    pub fn of<'a>(traces: impl Iterator<Item = &'a Trace>) -> Self {
+    pub fn of(traces: impl Iterator<Item: Borrow<Trace>>) -> Self {
         let mut sorts: BTreeMap<(u64, u32), Times> = BTreeMap::new();
-        let (mut events, mut times) = (0, Vec::new());
-        for trace in traces.filter(|trace| trace.threads.iter().any(|thread| thread.is_worker)) {
-            let Script { jobs, steps, work, is_worker, .. } = script::write(trace, None, &Self::default());
+        let (mut events, mut times, mut script) = (0, Vec::new(), Script::default());
+        for trace in traces {
+            let trace: &Trace = trace.borrow();
+            script = script::write(trace, None, &Self::default(), script);
+            let Script { jobs, steps, work, is_worker, .. } = &script;
             for job in jobs.iter().filter(|job| is_worker[job.thread as usize]) {
-                let sort = sort_of(job, &steps, &work);
-                add_up(job, &steps, &work, &mut times);
+                let sort = sort_of(job, steps, work);
+                add_up(job, steps, work, &mut times);
                 for &(kind, time) in &times {
                     sorts.entry((sort, kind)).or_default()[usize::from(job.is_from_sleep)].push(time);
                 }

@@ -134,6 +134,19 @@ pub(super) struct Script {
     pub(super) backlog: usize,
 }
 
+impl Script {
+    /// An empty one that has the memory of this, with room for what most often becomes of so many events.
+    fn emptied(self, events: usize) -> Self {
+        let Self { mut jobs, mut steps, mut work, .. } = self;
+        jobs.clear();
+        steps.clear();
+        work.clear();
+        steps.reserve(events);
+        work.reserve(events);
+        Self { jobs, steps, work, ..Self::default() }
+    }
+}
+
 /// What marks a trace has, by what they are of.
 #[derive(Default)]
 struct Marks {
@@ -285,8 +298,9 @@ struct Hand {
     idle: u64,
 }
 
-/// `lag` is how long a thread usually takes to be up, where that is known better than from the window.
-pub(super) fn write(trace: &Trace, lag: Option<f64>, cold: &Cold) -> Script {
+/// `lag` is how long a thread usually takes to be up, where that is known better than from the window. Written in the memory of another
+/// script.
+pub(super) fn write(trace: &Trace, lag: Option<f64>, cold: &Cold, memory: Script) -> Script {
     let marks = Marks::find(trace);
     let mut releases = Releases::new();
     let (mut whoms, mut asked, mut outstanding) = (HashMap::new(), HashMap::new(), HashSet::new());
@@ -308,6 +322,7 @@ pub(super) fn write(trace: &Trace, lag: Option<f64>, cold: &Cold) -> Script {
         }
     }
     releases.values_mut().for_each(|times| times.sort_unstable());
+    let events = trace.threads.iter().map(|thread| thread.events.len()).sum();
     let usual_gap = marks.usual_gap(trace);
     let mut writer = Writer {
         setters: vec![NONE; marks.count as usize],
@@ -317,7 +332,7 @@ pub(super) fn write(trace: &Trace, lag: Option<f64>, cold: &Cold) -> Script {
         script: Script {
             duration: (trace.span.end - trace.span.start) as f64,
             marks: marks.count,
-            ..Script::default()
+            ..memory.emptied(events)
         },
         trace,
         marks,
