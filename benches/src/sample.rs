@@ -73,7 +73,7 @@ impl Usage {
     }
 }
 
-/// CPU time in ns of the processes that this one began and that have ended, to 10 ms.
+/// CPU time in ns of the processes that this one began and that have ended, to 20 ms.
 pub fn children_cpu_ns() -> Result<u64> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     let (user, system) = ticks(&stat, CHILDREN).context("an unknown shape of /proc/self/stat")?;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use causal::report::Perturbation;
 use causal::statistics::t_quantile;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -23,13 +24,16 @@ const CONNECTIONS: usize = 64;
 /// The half of an interval at which a target is known.
 const KNOWN: f64 = 0.01;
 
-/// What the server's work takes a request, µs, so that it is the server that is busy and not wrk.
+/// What the server's work takes a request, µs: without it wrk is as busy as the server, and hides what that loses.
 pub const WORK: u32 = 5;
+/// No more of its core may wrk use.
+const WRK_BUSY_MAX: f64 = 0.95;
 
-/// A minimal server under wrk, without a profile and with one.
+/// A server of small answers under wrk, without a profile and with one.
 ///
-/// Hosts of virtual machines are fast and slow by turns, by more than what is looked for, and then are so for wrk, too: everything is
-/// measured by what wrk takes a request in the same slot.
+/// Hosts of virtual machines are fast and slow by turns, by far more than what is looked for, and then are so for wrk, too. So the server is
+/// compared with wrk in the same slot: its CPU time with wrk's, and for the rate how much of its core wrk could use, who has always the same
+/// to do for an answer. What was measured is told besides.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Cost {
     /// Requests a second without a profile.
@@ -38,6 +42,8 @@ pub struct Cost {
     pub cpu_us: f64,
     /// And wrk's.
     pub wrk_us: f64,
+    /// All slots in their order.
+    pub slots: Vec<Slot>,
     /// By mode.
     pub modes: Vec<ModeCost>,
     /// How long profiles of everything had to be: seconds, and the widest half interval at 50 % among their first five targets.
@@ -49,24 +55,33 @@ pub struct Cost {
 pub struct ModeCost {
     /// `screen` or `confirm`.
     pub mode: String,
-    /// The part of the rate that is lost, by wrk's CPU time a request: the median of pairs, and half of its interval.
+    /// The part of the rate that is lost, by what wrk takes: the median of pairs, and half of its interval.
     pub rate_lost: (f64, f64),
-    /// The part by which CPU time a request grows, by wrk's.
+    /// The same as it was measured.
+    pub rate_lost_raw: (f64, f64),
+    /// The part by which the server's CPU time grows, by wrk's.
     pub cpu_more: (f64, f64),
     /// What the profiler says of itself: pauses and holds, and recording.
     pub said: Vec<(f64, f64)>,
 }
 
-struct Slot {
-    rate: f64,
-    cpu_us: f64,
-    wrk_us: f64,
+/// One run of wrk.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Slot {
+    /// The mode of the profile that ran, if one did.
+    pub mode: Option<String>,
+    /// Requests a second.
+    pub rate: f64,
+    /// CPU time a request, µs: the server's.
+    pub cpu_us: f64,
+    /// And wrk's.
+    pub wrk_us: f64,
 }
 
 impl Slot {
-    /// Requests a second, and CPU time a request, by what wrk takes.
-    fn by_wrk(&self) -> [f64; 2] {
-        [self.rate * self.wrk_us, self.cpu_us / self.wrk_us]
+    /// The rate by what wrk takes, the rate, and CPU time by wrk's.
+    fn figures(&self) -> [f64; 3] {
+        [self.rate * self.wrk_us, self.rate, self.cpu_us / self.wrk_us]
     }
 }
 
@@ -81,7 +96,7 @@ pub fn run(
 ) -> Result<Cost> {
     let wrk = shop.packaged("wrk", "wrk")?;
     let (mut server, port) = Running::start_server(shop, &format!("/={WORK}+0"), steps_per_ms)?;
-    let slot = |server: &Running| -> Result<Slot> {
+    let slot = |server: &Running, mode: Option<&str>| -> Result<Slot> {
         let (before, children) = (Usage::read(&[server.process()])?, children_cpu_ns()?);
         let mut command = Cores::One(1).command();
         command.arg(&wrk).args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{seconds}s")]);
@@ -96,41 +111,56 @@ pub fn run(
         let requests = number("requests in").context("wrk says no number of requests")?;
         progress.done(seconds * 1000);
         let wrk_us = (children_cpu_ns()? - children) as f64 / 1e3 / requests;
-        Ok(Slot { rate, cpu_us: used.cpu_ns as f64 / 1e3 / requests, wrk_us })
+        let busy = rate * wrk_us / 1e6;
+        ensure!(
+            busy < WRK_BUSY_MAX,
+            "wrk used {:.0} % of its core: it is not the server that was measured",
+            busy * 100.0
+        );
+        Ok(Slot { mode: mode.map(str::to_owned), rate, cpu_us: used.cpu_ns as f64 / 1e3 / requests, wrk_us })
     };
-    slot(&server)?;
-    let (mut without, mut modes) = (vec![slot(&server)?], Vec::new());
+    slot(&server, None)?;
+    let (mut slots, mut said) = (vec![slot(&server, None)?], Vec::new());
     for _ in 0..rounds {
         for mode in ["screen", "confirm"] {
             let asked =
                 json!({ "seconds": seconds as f64 + 1.0, "mode": mode, "targets": [], "seed": 1, "budget": BUDGET });
             server.begin_profile(&asked)?;
             std::thread::sleep(Duration::from_millis(300));
-            let with = slot(&server)?;
-            let report = understood(server.end_profile()?)?;
-            modes.push((mode, with, report.perturbation));
-            without.push(slot(&server)?);
+            slots.push(slot(&server, Some(mode))?);
+            let Perturbation { paused, recording, own, .. } = understood(server.end_profile()?)?.perturbation;
+            said.push((mode, (paused, recording + own)));
+            slots.push(slot(&server, None)?);
         }
     }
     let of = |mode: &str| {
-        let (mut rates, mut cpus, mut said) = (Vec::new(), Vec::new(), Vec::new());
-        for (index, (_, with, perturbation)) in modes.iter().enumerate().filter(|(_, slot)| slot.0 == mode) {
-            let (before, behind) = (without[index].by_wrk(), without[index + 1].by_wrk());
-            let [rate, cpu] = [0, 1].map(|at| with.by_wrk()[at] / f64::midpoint(before[at], behind[at]));
-            rates.push(1.0 - rate);
-            cpus.push(cpu - 1.0);
-            said.push((perturbation.paused, perturbation.recording + perturbation.own));
+        let ratios = |at: usize| -> Vec<f64> {
+            let pairs = slots.array_windows::<3>().filter(|[_, with, _]| with.mode.as_deref() == Some(mode));
+            pairs
+                .map(|slots| slots.each_ref().map(|slot| slot.figures()[at]))
+                .map(|[before, with, behind]| with / f64::midpoint(before, behind))
+                .collect()
+        };
+        let change = |at: usize, sign: f64| {
+            let changes: Vec<_> = ratios(at).iter().map(|ratio| sign * (ratio - 1.0)).collect();
+            // There are few of them.
+            (stats::median(&changes), t_quantile(changes.len() as f64 - 1.0) * stats::spread(&changes))
+        };
+        ModeCost {
+            mode: mode.to_owned(),
+            rate_lost: change(0, -1.0),
+            rate_lost_raw: change(1, -1.0),
+            cpu_more: change(2, 1.0),
+            said: said.iter().filter(|(of, _)| *of == mode).map(|(_, said)| *said).collect(),
         }
-        // There are few of them.
-        let quantile = t_quantile(rates.len() as f64 - 1.0);
-        let median = |parts: &[f64]| (stats::median(parts), quantile * stats::spread(parts));
-        ModeCost { mode: mode.to_owned(), rate_lost: median(&rates), cpu_more: median(&cpus), said }
     };
     let modes = vec![of("screen"), of("confirm")];
-    let median = |of: fn(&Slot) -> f64| stats::median(&without.iter().map(of).collect::<Vec<_>>());
+    let median = |of: fn(&Slot) -> f64| {
+        stats::median(&slots.iter().filter(|slot| slot.mode.is_none()).map(of).collect::<Vec<_>>())
+    };
     let (rate, cpu_us, wrk_us) = (median(|slot| slot.rate), median(|slot| slot.cpu_us), median(|slot| slot.wrk_us));
     drop(server);
-    Ok(Cost { rate, cpu_us, wrk_us, modes, precision: precision(shop, steps_per_ms, spans, progress)? })
+    Ok(Cost { rate, cpu_us, wrk_us, slots, modes, precision: precision(shop, steps_per_ms, spans, progress)? })
 }
 
 /// Profiles of everything in case 1's server, longer and longer.

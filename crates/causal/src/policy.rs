@@ -277,7 +277,9 @@ impl Recorder {
 /// Fills in the events of a window in a log; whether that is full: then the last event may lack a part, and is left out.
 fn whole(log: &Log, window: u32, events: &mut Vec<(u64, Event)>) -> bool {
     events.clear();
-    events.extend(trace::events(log.read(window)));
+    let entries = log.read(window);
+    events.reserve(entries.len());
+    events.extend(trace::events(entries));
     let is_full = log.is_full(window);
     if is_full {
         events.pop();

@@ -8,7 +8,7 @@ mod packed;
 
 use progress::{Entry, Sharing};
 
-pub use packed::Packed;
+pub use packed::{Head, Packed};
 
 /// One thing that a thread did. Numbers of messages, connections, calls, timers, locks and visits are unique in their window; 0 stands
 /// for one from before it. Times are nanoseconds of [`crate::clock`], durations nanoseconds.
@@ -82,8 +82,6 @@ const TAG_SHIFT: u32 = 56;
 const NUMBER_MASK: u64 = (1 << TAG_SHIFT) - 1;
 /// Set in the second entry of a call's first word, above the 32 bits of the span.
 const FIRST_MORE: u64 = 1 << 32;
-/// Tags of events are less.
-const TAGS: usize = 20;
 
 mod tag {
     pub(super) const KIND: u64 = 1;
@@ -108,6 +106,9 @@ mod tag {
     /// What else there is to say about the entry before.
     pub(super) const MORE: u64 = 255;
 }
+
+/// How many numbers tags of events have, from 0 on.
+const TAGS: usize = tag::WAKING as usize + 1;
 
 impl Event {
     /// As entries of a log; the second one only where there is more to say.

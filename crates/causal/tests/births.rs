@@ -1,7 +1,7 @@
 //! Threads that begin and end while a window is recorded, one after the other in the same account.
 
 use causal::policy::{Recorder, Rule};
-use causal::trace::{Event, Trace};
+use causal::trace::{Event, Thread, Trace};
 use progress::sync::mpsc::channel;
 use progress::{Attention, attend, install, thread};
 
@@ -29,6 +29,12 @@ fn a_thread_is_at_nothing_before_its_begin_and_after_its_end() {
     assert_eq!(numbers[0], numbers[1], "the second one has the account of the first");
     let mut trace = Trace::default();
     RECORDER.take(0.0, &mut trace);
+    // Into what another window left.
+    let left =
+        Thread { number: 99, is_worker: true, running: 0.5, kind: 7, events: vec![(1, Event::BlockBegan); 9999] };
+    let mut again = Trace { span: 1..2, hook: 3.0, threads: vec![left; 9] };
+    RECORDER.take(0.0, &mut again);
+    assert_eq!(again, trace);
     let account = trace.threads.iter().find(|thread| Some(thread.number) == numbers[0]).expect("it was recorded");
     let mut kinds = Vec::new();
     let mut messages = Vec::new();

@@ -407,6 +407,19 @@ fn a_reload_in_the_middle() {
     );
 }
 
+/// A server that the program is not there for: what happens is heard, and no unit of progress ends.
+#[test]
+fn answers_of_a_server_of_the_programs_own_are_no_progress() {
+    let alone = alone();
+    let server = Server::start(|setup| setup.is_progress = false);
+    let mut client = settled(&server);
+    let recording = Recording::new(&alone);
+    assert_eq!(client.get("/fixed").text(), "fixed");
+    assert_eq!(client.get("/nowhere").status, 404);
+    let want = ["arrived c1", "visit v1", "written c1", "arrived c1", "visit v2", "written c1"];
+    heard(&recording.stop(), &want);
+}
+
 #[test]
 fn a_client_that_goes_away_is_no_progress() {
     let alone = alone();

@@ -62,3 +62,20 @@ fn an_answer_is_its_innermost_routes() {
     kit.send(&Request::get("/").field("Host", "elsewhere"));
     assert_eq!(told.lock().unwrap().pop().as_deref(), Some("route *"));
 }
+
+/// As the admin API's: who profiles a server does not take its routes for a site's.
+#[test]
+fn routes_of_a_server_of_the_programs_own_are_called_after_it() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let mut registry = Registry::default();
+    causeway_modules::register(&mut registry);
+    let telling = Arc::clone(&told);
+    registry.handler("tell", move |_, _| Ok(Box::new(Tell(Arc::clone(&telling)))));
+    let routes = json!([{ "handle": [{ "handler": "tell" }, { "handler": "static_response", "body": "x" }] }]);
+    for (is_progress, want) in [(true, "route *"), (false, "route own")] {
+        let spec = ServerSpec { is_progress, ..ServerSpec::new("own", &routes) };
+        let mut kit = Kit::of(&registry, &spec).unwrap_or_else(|error| panic!("{error}"));
+        kit.send(&Request::get("/"));
+        assert_eq!(told.lock().unwrap().pop().as_deref(), Some(want));
+    }
+}

@@ -152,7 +152,8 @@ pub struct ServerSpec<'v> {
     pub named_routes: Option<&'v Map<String, Value>>,
     /// Whether its requests leave access records.
     pub access_log: bool,
-    /// Whether the program is there for its answers: a profile counts them as progress. Where it is not, its routes are called after it.
+    /// Whether the program is there for its answers: a profile counts them as progress. Where it is not, its routes are called after it;
+    /// who asks it is load all the same.
     pub is_progress: bool,
     /// Which proxies may say who the client is.
     pub trust: Option<Trust>,
@@ -368,8 +369,9 @@ impl<'r> Build<'r> {
     /// # Errors
     /// The first mistake in its routes.
     pub fn server(&mut self, spec: &ServerSpec<'_>) -> Result<ServerId, BuildError> {
-        // The first one needs no name: mostly there is no other, but for those of the program's own.
-        let name = if self.plan.servers.is_empty() && spec.is_progress { "" } else { spec.name };
+        // The first site needs no name: mostly there is no other.
+        let is_first = spec.is_progress && !self.plan.servers.iter().any(|server| server.is_progress);
+        let name = if is_first { "" } else { spec.name };
         self.within(name, |build| build.server_routes(spec))
     }
 

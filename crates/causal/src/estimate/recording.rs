@@ -11,7 +11,7 @@ use crate::trace::{Event, Packed, Thread, Trace};
 #[derive(Debug)]
 pub struct Recording {
     /// What happened.
-    pub trace: Packed,
+    pub packed: Packed,
     /// How long it was, nanoseconds.
     pub length: u64,
     /// How many events there are.
@@ -42,28 +42,29 @@ pub struct Recording {
 const LAGS_MAX: usize = 64;
 
 impl Recording {
-    /// Reads a trace, and writes into it which part of the time its threads had a processor. `wanted` says for how long an account's thread had
-    /// one in the window, or waited for one; `None` when that is not known.
+    /// Reads a trace. `wanted` says for how long an account's thread had a processor in the window, or waited for one; `None` when that
+    /// is not known.
     #[must_use]
-    pub fn new(trace: &mut Trace, wanted: impl Fn(u32) -> Option<u64>) -> Self {
+    pub fn new(trace: &Trace, wanted: impl Fn(u32) -> Option<u64>) -> Self {
         let length = trace.span.end.saturating_sub(trace.span.start);
         let mut kinds = BTreeMap::new();
         let (mut hits, mut calls, mut has_load, mut changes) = (Vec::new(), Vec::new(), false, 0);
         let mut lags: Vec<u64> = Vec::new();
         let mut hooks = 0.0;
-        for thread in &mut trace.threads {
+        let mut packed = Packed::of(trace);
+        for (thread, head) in trace.threads.iter().zip(&mut packed.threads) {
             let (own, hooked) = time_by_kind(thread, &trace.span, trace.hook);
             let wall: f64 = own.values().sum();
             if let Some(wanted) = wanted(thread.number)
                 && wall > 0.0
             {
                 // Blocking costs processor time too, and is not work; so no more than all.
-                thread.running = ((wanted as f64 - hooked) / wall).clamp(0.01, 1.0);
+                head.running = ((wanted as f64 - hooked) / wall).clamp(0.01, 1.0);
             }
             hooks += hooked;
             lags.extend(wake_ups(thread).take(LAGS_MAX - lags.len()));
             for (kind, time) in own {
-                *kinds.entry(kind).or_insert(0.0) += time * thread.running;
+                *kinds.entry(kind).or_insert(0.0) += time * head.running;
             }
             for &(_, event) in &thread.events {
                 match event {
@@ -83,20 +84,20 @@ impl Recording {
         let lens = trace.threads.iter().map(|thread| thread.events.len());
         let (events, events_max) = (lens.clone().sum(), lens.max().unwrap_or(0));
         let (busy, habit) = (kinds.values().sum(), Habit::of(trace));
-        let trace = Packed::of(trace);
-        Self { trace, length, events, events_max, changes, kinds, busy, hooks, hits, calls, has_load, habit, lags }
+        Self { packed, length, events, events_max, changes, kinds, busy, hooks, hits, calls, has_load, habit, lags }
     }
 
     /// Whether any of its threads runs an event loop.
     #[must_use]
     pub fn has_loop(&self) -> bool {
-        self.trace.head().threads.iter().any(|thread| thread.is_worker)
+        self.packed.threads.iter().any(|thread| thread.is_worker)
     }
 
     /// How much memory it takes.
     #[must_use]
     pub fn octets(&self) -> usize {
-        size_of::<Self>() + self.trace.octets() + size_of_val(self.lags.as_slice())
+        let sums = self.kinds.len() * size_of::<(u32, f64)>() + size_of_val(self.hits.as_slice());
+        size_of::<Self>() + self.packed.octets() + sums + size_of_val(self.lags.as_slice())
     }
 
     /// Units of progress at a point.
@@ -240,10 +241,10 @@ mod tests {
     #[test]
     fn hooks_are_no_kind_of_work() {
         let events = [(1030, Event::Kind(2)), (1032, Event::BlockBegan), (1052, Event::BlockEnded)];
-        let mut trace = Trace { span: 1000..1100, hook: 5.0, threads: vec![thread(&events)] };
-        let recording = Recording::new(&mut trace, |_| Some(80));
+        let trace = Trace { span: 1000..1100, hook: 5.0, threads: vec![thread(&events)] };
+        let recording = Recording::new(&trace, |_| Some(80));
         assert_eq!(recording.kinds, BTreeMap::from([(1, 25.0), (2, 43.0)]));
-        assert_eq!((recording.busy, recording.hooks, recording.trace.head().threads[0].running), (68.0, 12.0, 1.0));
+        assert_eq!((recording.busy, recording.hooks, recording.packed.threads[0].running), (68.0, 12.0, 1.0));
     }
 
     #[test]
@@ -254,12 +255,12 @@ mod tests {
             (1030, Event::Hit { point: 2 }),
             (1050, Event::BlockBegan),
         ];
-        let mut trace = Trace { span: 1000..1100, threads: vec![thread(&events)], ..Trace::default() };
-        let recording = Recording::new(&mut trace, |_| Some(40));
-        assert_eq!((recording.busy, recording.trace.head().threads[0].running), (40.0, 0.8));
+        let trace = Trace { span: 1000..1100, threads: vec![thread(&events)], ..Trace::default() };
+        let recording = Recording::new(&trace, |_| Some(40));
+        assert_eq!((recording.busy, recording.packed.threads[0].running), (40.0, 0.8));
         assert_eq!((recording.hits(2), recording.hits(0), recording.hits(7)), (1, 0, 0));
         assert_eq!((recording.calls.as_slice(), recording.has_load, recording.events), (&[9][..], true, 4));
-        let nothing = Recording::new(&mut Trace::default(), |_| None);
+        let nothing = Recording::new(&Trace::default(), |_| None);
         assert_eq!((nothing.busy, nothing.length, nothing.has_load), (0.0, 0, false));
     }
 
@@ -279,8 +280,8 @@ mod tests {
         events.extend([(1081, Event::Hit { point: 0 }), arrived(1082, 1075)]);
         events.extend(slept(1090, 1095));
         events.push(arrived(1096, 1090));
-        let mut trace = Trace { span: 1000..1100, threads: vec![thread(&events)], ..Trace::default() };
-        assert_eq!(Recording::new(&mut trace, |_| None).lags, [7, 5]);
+        let trace = Trace { span: 1000..1100, threads: vec![thread(&events)], ..Trace::default() };
+        assert_eq!(Recording::new(&trace, |_| None).lags, [7, 5]);
     }
 
     /// Each window has the same chance to be kept, the first as well as the last, and memory is bounded.
@@ -288,14 +289,14 @@ mod tests {
     fn those_that_are_kept_are_a_fair_sample() {
         let mut kept = [0_u32; 100];
         for seed in 0..400 {
-            let one = Recording::new(&mut Trace::default(), |_| None).octets();
+            let one = Recording::new(&Trace::default(), |_| None).octets();
             let mut recordings = Recordings::new(20 * one, seed);
             for at in 0..100 {
-                recordings.push(Recording::new(&mut Trace { span: at..at, ..Trace::default() }, |_| None));
+                recordings.push(Recording::new(&Trace { span: at..at, ..Trace::default() }, |_| None));
             }
             let all = recordings.all();
             assert_eq!(all.len(), 20);
-            all.iter().for_each(|one| kept[one.trace.head().span.start as usize] += 1);
+            all.iter().for_each(|one| kept[one.packed.span.start as usize] += 1);
         }
         // 80 each, with a standard deviation of 8.
         assert!(kept.iter().all(|&count| (45..=115).contains(&count)), "{kept:?}");

@@ -84,7 +84,7 @@ impl Usual {
     pub fn of(recordings: &[Arc<Recording>]) -> Self {
         let lags = recordings.iter().flat_map(|recording| &recording.lags);
         let lag = usual_lag(&mut lags.map(|&lag| lag as f64).collect::<Vec<_>>());
-        let cold = Cold::of(recordings.iter().filter(|one| one.has_loop()).map(|one| one.trace.unpacked()));
+        let cold = Cold::of(recordings.iter().filter(|one| one.has_loop()).map(|one| one.packed.unpacked()));
         Self { lag, cold }
     }
 }
@@ -109,7 +109,7 @@ pub(super) struct Desk {
 impl Desk {
     /// As [`Replay::new`].
     pub(super) fn replay(&mut self, recording: &Recording, lag: Option<f64>, cold: &Cold) -> &Replay {
-        recording.trace.unpack(&mut self.trace);
+        recording.packed.unpack(&mut self.trace);
         self.replay = std::mem::take(&mut self.replay).next(&self.trace, lag, cold);
         &self.replay
     }
@@ -196,11 +196,11 @@ impl Screen {
         let lag = usual.lag.filter(|_| recording.lags.len() < LAGS_MIN);
         let replay = desk.replay(recording, lag, &usual.cold);
         let before = replay.run(&Weights::default(), 0.0, pace);
-        if !recording.trace.head().threads.is_empty() {
+        if !recording.packed.threads.is_empty() {
             self.busiest.push(before.busiest);
         }
         if let Some(&first) = points.first() {
-            let again = if recording.trace.head().hook > 0.0 { &replay.run_as_recorded(pace) } else { &before };
+            let again = if recording.packed.hook > 0.0 { &replay.run_as_recorded(pace) } else { &before };
             self.fidelity.push(replay.measured().point(first), again.point(first));
             for (&point, bare) in points.iter().zip(&mut self.bare) {
                 bare.push(again.point(point), before.point(point));

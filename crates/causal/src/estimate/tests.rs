@@ -11,7 +11,7 @@ fn recording(point: u32) -> Arc<Recording> {
         events.push(((unit + 1) * 100_000, Event::Hit { point }));
     }
     let thread = Thread { number: 0, is_worker: false, running: 1.0, kind: 1, events };
-    Arc::new(Recording::new(&mut Trace { span: 0..10_000_000, threads: vec![thread], ..Trace::default() }, |_| None))
+    Arc::new(Recording::new(&Trace { span: 0..10_000_000, threads: vec![thread], ..Trace::default() }, |_| None))
 }
 
 fn weights(one: f64, two: f64, error: f64) -> Weights {
@@ -65,9 +65,7 @@ fn loops(point: u32) -> [Arc<Recording>; 2] {
     }
     [busy, idle].map(|events| {
         let thread = Thread { number: 0, is_worker: true, running: 1.0, kind: 2, events };
-        Arc::new(Recording::new(&mut Trace { span: 0..10_000_000, threads: vec![thread], ..Trace::default() }, |_| {
-            None
-        }))
+        Arc::new(Recording::new(&Trace { span: 0..10_000_000, threads: vec![thread], ..Trace::default() }, |_| None))
     })
 }
 
@@ -97,7 +95,7 @@ fn windows_tell_one_another_how_long_a_loop_takes_to_be_up() {
 #[test]
 fn few_lags_are_believed_up_to_what_a_wake_up_takes() {
     let few = |lags: &[u64]| {
-        let empty = Recording::new(&mut Trace { span: 0..10_000_000, ..Trace::default() }, |_| None);
+        let empty = Recording::new(&Trace { span: 0..10_000_000, ..Trace::default() }, |_| None);
         Usual::of(&[Arc::new(Recording { lags: lags.to_vec(), ..empty })]).lag
     };
     assert_eq!(few(&[]), None);
@@ -112,10 +110,10 @@ fn hooks_are_nobody_s_gain() {
     let [point, other] = ["estimate hooks", "estimate fewer hooks"].map(|name| progress::Point::named(name).id());
     let recordings: Vec<_> = (0..3)
         .map(|_| {
-            let mut trace = Trace { hook: 5_000.0, ..recording(point).trace.unpacked() };
+            let mut trace = Trace { hook: 5_000.0, ..recording(point).packed.unpacked() };
             let events = (1..=100).map(|unit| (unit * 100_000, Event::Hit { point: other })).collect();
             trace.threads.push(Thread { number: 1, is_worker: false, running: 1.0, kind: 3, events });
-            Arc::new(Recording::new(&mut trace, |_| None))
+            Arc::new(Recording::new(&trace, |_| None))
         })
         .collect();
     let hot = weights(1.0, 0.0, 0.0);
@@ -193,7 +191,7 @@ fn targets_of_the_same_time_are_one_question() {
 fn points_are_chosen() {
     let names = ["a", "b", "c", "never"].map(String::from);
     let hits = |hits: &[u64]| {
-        let mut recording = Recording::new(&mut Trace::default(), |_| None);
+        let mut recording = Recording::new(&Trace::default(), |_| None);
         recording.hits = hits.to_vec();
         [Arc::new(recording)]
     };
@@ -227,9 +225,7 @@ fn a_replay_is_held_against_both_times() {
     }
     let thread = Thread { number: 0, is_worker: true, running: 1.0, kind: 1, events };
     let recording =
-        Arc::new(Recording::new(&mut Trace { span: 0..10_000_000, threads: vec![thread], ..Trace::default() }, |_| {
-            None
-        }));
+        Arc::new(Recording::new(&Trace { span: 0..10_000_000, threads: vec![thread], ..Trace::default() }, |_| None));
     let (pace, crew) = (Pace::Open, Crew::default());
     let screen = Screen::ask(&[recording.clone(), recording], &Usual::default(), &[], &[point], pace, crew, |_| true);
     let Answer { time, latency, .. } = screen.fidelity;

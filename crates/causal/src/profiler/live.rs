@@ -91,6 +91,7 @@ impl Live {
         RECORDER.close();
         attend(Attention::Nothing);
         self.sampler = None;
+        self.trace = Trace::default();
         for account in accounts() {
             account.log().give_back();
         }
@@ -140,9 +141,9 @@ impl Program for Live {
         let used: Vec<Option<u64>> = all.iter().map(|account| used(account.number())).collect();
         std::thread::sleep(GRACE);
         RECORDER.take(self.costs.heard, &mut self.trace);
-        let recording = Recording::new(&mut self.trace, |number| used.get(number as usize).copied().flatten());
+        let recording = Recording::new(&self.trace, |number| used.get(number as usize).copied().flatten());
         self.running.clear();
-        self.running.extend(self.trace.threads.iter().map(|thread| (thread.number, thread.running)));
+        self.running.extend(recording.packed.threads.iter().map(|thread| (thread.number, thread.running)));
         recording
     }
 

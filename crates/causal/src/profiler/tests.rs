@@ -210,7 +210,7 @@ impl Program for Simulated {
     }
 
     fn recorded(&mut self) -> Recording {
-        Recording::new(&mut self.sim.trace(), |_| None)
+        Recording::new(&self.sim.trace(), |_| None)
     }
 
     fn pause(&mut self, weights: Option<&Weights>, speedup: f64) {

@@ -40,7 +40,7 @@ struct Sum {
 }
 
 impl Cold {
-    /// From the first windows of many.
+    /// From the first windows of many; those without an event loop tell nothing.
     pub fn of(traces: impl Iterator<Item: Borrow<Trace>>) -> Self {
         let mut sorts: BTreeMap<(u64, u32), Times> = BTreeMap::new();
         let (mut events, mut times, mut script) = (0, Vec::new(), Script::default());

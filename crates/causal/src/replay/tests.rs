@@ -166,7 +166,12 @@ fn a_loop_that_sleeps_more_is_cold_more_often() {
         [0.0, 1.0].map(|speedup| replay.run(&target(), speedup, Pace::Open).point(0).latency_mean)
     };
     assert_eq!(latencies(&Cold::default()), [(60e3 + 85e3) / 2.0, (20e3 + 15e3) / 2.0]);
-    assert_eq!(latencies(&Cold::of([&recorded].into_iter())), [(60e3 + 85e3) / 2.0, (20e3 + 25e3) / 2.0]);
+    let cold = Cold::of([&recorded].into_iter());
+    assert_eq!(latencies(&cold), [(60e3 + 85e3) / 2.0, (20e3 + 25e3) / 2.0]);
+    // What a window says is its own, whatever was gone through before it.
+    let other = event_loop(32, 20 * US, 50 * US, 20 * US, 9_000 * US);
+    let in_order = Cold::of([&recorded, &other].into_iter());
+    assert!(in_order != Cold::default() && in_order == Cold::of([other, recorded].into_iter()));
 }
 
 // Work that varies as it likes tells nothing, nor does work that takes less behind sleep, nor a loop that never sleeps.
@@ -258,13 +263,33 @@ fn an_open_load_gains_latency_only() {
     near(1.0 - latency(0.5) / latency(0.0), 0.2);
 }
 
-// The queue in front of a lock: only what is done inside counts while it is never free.
+// What a replay says is of its own trace, whatever was in its memory before.
 #[test]
-fn inside_a_saturated_lock_and_outside() {
+fn a_replay_in_the_memory_of_another_one_is_the_same() {
+    let traces = [
+        event_loop(4, 150 * US, 50 * US, 20 * US, 20_000 * US),
+        pairs(|_| [20, 10]),
+        saturated_lock(),
+        Trace::default(),
+    ];
+    let cold = Cold::of(traces.iter());
+    let of = |trace| Replay::new(trace, Some(9e3), &cold);
+    let said = |replay: &Replay| {
+        let at = |speedup| [Pace::Closed, Pace::Open].map(|pace| replay.run(&target(), speedup, pace));
+        (replay.measured().clone(), at(0.0), at(0.5), replay.run_as_recorded(Pace::Closed))
+    };
+    for before in &traces {
+        for trace in &traces {
+            assert_eq!(said(&of(before).next(trace, Some(9e3), &cold)), said(&of(trace)));
+        }
+    }
+}
+
+/// Four threads that each work 10 us outside of a lock and 20 inside; it goes round.
+fn saturated_lock() -> Trace {
     use Sharing::Exclusive;
     let lock = 9;
     let mut threads = vec![Vec::new(), Vec::new(), Vec::new(), Vec::new()];
-    // Each works 10 us outside and 20 inside; the lock goes round.
     for turn in 0..1000 {
         let (at, thread) = (turn * 20 * US, &mut threads[turn as usize % 4]);
         let blocked = if turn < 4 { at } else { 50 * US };
@@ -277,7 +302,13 @@ fn inside_a_saturated_lock_and_outside() {
         ]);
     }
     let threads = (0..).zip(threads).map(|(number, events)| thread(number, false, events)).collect();
-    let replay = Replay::new(&trace(20_000 * US, threads), None, &Cold::default());
+    trace(20_000 * US, threads)
+}
+
+// The queue in front of a lock: only what is done inside counts while it is never free.
+#[test]
+fn inside_a_saturated_lock_and_outside() {
+    let replay = Replay::new(&saturated_lock(), None, &Cold::default());
     near(gain(&replay, &target(), 0.25, Pace::Closed), 0.25);
     let outside =
         Weights { parts: vec![Part::default(), Part::default(), Part { part: 1.0, error: 0.0 }], calls: None };

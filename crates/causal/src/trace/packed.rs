@@ -1,51 +1,62 @@
-//! A trace in a ninth of the memory: a profile keeps many of them, and memory that nobody used before is dear, on virtual machines above all.
+//! A trace in a seventh of the memory or less: a profile keeps many of them, and memory that nobody used before is dear, on virtual machines
+//! above all.
 //!
-//! An event is its tag, then how its time and its number differ from those before, then what else there is to say; most take three or four
-//! octets.
-
-use std::ops::Range;
+//! An event is its tag, then how its time and its number differ from those before, then what else there is to say: three to five octets of
+//! a server's, up to a dozen where threads send messages to one another.
 
 use progress::Entry;
 
-use super::{Event, FIRST_MORE, TAG_SHIFT, TAGS, Thread, Trace, event, tag};
+use super::{Event, FIRST_MORE, NUMBER_MASK, TAG_SHIFT, TAGS, Thread, Trace, event, tag};
 
 /// A trace to be kept.
 #[derive(Clone, Debug, Default)]
 pub struct Packed {
-    /// Threads have no events here.
-    head: Trace,
-    /// By thread: where its events lie, and how many they are.
-    places: Vec<(Range<usize>, usize)>,
+    /// When the window began and ended.
+    pub span: std::ops::Range<u64>,
+    /// What the hook of each event took of its thread's time, nanoseconds.
+    pub hook: f64,
+    /// What there is to say of its threads but for their events.
+    pub threads: Vec<Head>,
+    /// All events, by thread.
     octets: Box<[u8]>,
+}
+
+/// A thread of a packed trace; what has the name of something in [`Thread`] is the same.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "as in a thread")]
+pub struct Head {
+    pub number: u32,
+    pub kind: u32,
+    pub running: f64,
+    pub is_worker: bool,
+    /// How many events it has, and where those of the next thread begin.
+    events: u32,
+    end: u32,
 }
 
 impl Packed {
     /// Takes some ten nanoseconds for each event.
+    ///
+    /// # Panics
+    /// Where it would take 4 GiB, a thousand times what all logs hold.
     #[must_use]
     pub fn of(trace: &Trace) -> Self {
-        let (mut octets, mut places) = (Vec::new(), Vec::new());
+        let mut octets = Vec::new();
         let threads = trace.threads.iter().map(|thread| {
-            let begin = octets.len();
-            let mut last = Last::default();
+            let mut last = Last::new(trace.span.start);
             thread.events.iter().for_each(|&(at, event)| last.pack(at, event, &mut octets));
-            places.push((begin..octets.len(), thread.events.len()));
             let Thread { number, is_worker, running, kind, .. } = *thread;
-            Thread { number, is_worker, running, kind, events: Vec::new() }
+            let end = u32::try_from(octets.len()).expect("less than 4 GiB");
+            Head { number, kind, running, is_worker, events: thread.events.len() as u32, end }
         });
-        let head = Trace { span: trace.span.clone(), hook: trace.hook, threads: threads.collect() };
-        Self { head, places, octets: octets.into() }
+        let threads = threads.collect();
+        Self { span: trace.span.clone(), hook: trace.hook, threads, octets: octets.into() }
     }
 
-    /// All but the events.
-    #[must_use]
-    pub fn head(&self) -> &Trace {
-        &self.head
-    }
-
-    /// How much memory it takes.
+    /// How much memory it takes beside itself.
     #[must_use]
     pub fn octets(&self) -> usize {
-        self.octets.len() + self.places.len() * (size_of::<Thread>() + size_of::<(Range<usize>, usize)>())
+        self.octets.len() + size_of_val(self.threads.as_slice())
     }
 
     /// What was packed.
@@ -58,16 +69,17 @@ impl Packed {
 
     /// The same in the memory of another trace, which is gone.
     pub fn unpack(&self, into: &mut Trace) {
-        (into.span, into.hook) = (self.head.span.clone(), self.head.hook);
-        into.threads.resize_with(self.head.threads.len(), Thread::default);
-        for ((head, (place, len)), thread) in self.head.threads.iter().zip(&self.places).zip(&mut into.threads) {
-            let Thread { number, is_worker, running, kind, .. } = *head;
+        (into.span, into.hook) = (self.span.clone(), self.hook);
+        into.threads.resize_with(self.threads.len(), Thread::default);
+        let mut begin = 0;
+        for (head, thread) in self.threads.iter().zip(&mut into.threads) {
+            let Head { number, kind, running, is_worker, events: len, end } = *head;
             let mut events = std::mem::take(&mut thread.events);
             events.clear();
-            events.reserve_exact(*len);
-            let (mut last, mut octets) = (Last::default(), &self.octets[place.clone()]);
-            events.extend(std::iter::from_fn(|| last.unpack(&mut octets)));
+            let (mut last, mut octets) = (Last::new(self.span.start), &self.octets[begin..end as usize]);
+            events.extend((0..len).map(|_| last.unpack(&mut octets).expect("what was packed")));
             *thread = Thread { number, is_worker, running, kind, events };
+            begin = end as usize;
         }
     }
 }
@@ -76,7 +88,6 @@ impl Packed {
 const MORE: u8 = 0x80;
 
 /// What the next event differs from.
-#[derive(Default)]
 struct Last {
     at: u64,
     /// The number of the last event of each tag.
@@ -84,9 +95,14 @@ struct Last {
 }
 
 impl Last {
+    /// Before the first event.
+    fn new(at: u64) -> Self {
+        Self { at, numbers: [0; TAGS] }
+    }
+
     fn pack(&mut self, at: u64, event: Event, octets: &mut Vec<u8>) {
         let (Entry(at, word), more) = event.encode(at);
-        let (tag, number) = (word >> TAG_SHIFT, word & super::NUMBER_MASK);
+        let (tag, number) = (word >> TAG_SHIFT, word & NUMBER_MASK);
         octets.push(tag as u8 | if more.is_some() { MORE } else { 0 });
         put(signed(at.wrapping_sub(self.at)), octets);
         put(signed(number.wrapping_sub(self.numbers[tag as usize])), octets);
@@ -152,8 +168,14 @@ fn take(octets: &mut &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use progress::Sharing;
+
     use super::*;
     use crate::trace::tests::EVENTS;
+
+    const EPOCH: u64 = 1_700_000_000_000_000_000;
+    /// Where one thread's numbers begin.
+    const SERIALS: u64 = 1 << 28;
 
     fn thread(number: u32, events: Vec<(u64, Event)>) -> Thread {
         Thread { number, is_worker: number == 1, running: 0.5, kind: 9, events }
@@ -162,22 +184,19 @@ mod tests {
     // Times that go back and numbers of any size, too: what is kept is what was there.
     #[test]
     fn what_is_packed_is_what_is_unpacked() {
-        let epoch = 1_700_000_000_000_000_000;
-        let all: Vec<_> = (epoch..).step_by(1000).zip(EVENTS.into_iter().chain(EVENTS)).collect();
+        let all: Vec<_> = (EPOCH..).step_by(1000).zip(EVENTS.into_iter().chain(EVENTS)).collect();
         let mut odd = Vec::new();
         for shift in 0..64 {
             let number = (1 << shift) - 1;
-            odd.push((number, Event::Sent { message: number & super::super::NUMBER_MASK }));
+            odd.push((number, Event::Sent { message: number & NUMBER_MASK }));
             odd.push((u64::MAX - number, Event::Arrived { connection: 1, at: number }));
             odd.push((number, Event::Took { message: 0, blocked: u64::MAX - number }));
         }
         let threads = vec![thread(1, all), thread(2, Vec::new()), thread(3, odd)];
-        let trace = Trace { span: epoch..epoch + 50_000, hook: 12.0, threads };
+        let trace = Trace { span: EPOCH..EPOCH + 50_000, hook: 12.0, threads };
         let packed = Packed::of(&trace);
         assert_eq!(packed.unpacked(), trace);
-        let heads = |trace: &Trace| trace.threads.iter().map(|thread| thread.number).collect::<Vec<_>>();
-        assert_eq!((heads(packed.head()), packed.head().hook), (vec![1, 2, 3], 12.0));
-        assert!(packed.head().threads.iter().all(|thread| thread.events.is_empty()));
+        assert_eq!((packed.threads.len(), packed.threads[1].number, packed.threads[2].running), (3, 2, 0.5));
         // Into what another one left.
         let mut other = Trace { span: 0..1, hook: 1.0, threads: vec![thread(7, vec![(1, Event::BlockBegan); 99]); 5] };
         packed.unpack(&mut other);
@@ -186,23 +205,36 @@ mod tests {
         assert_eq!(other, Trace::default());
     }
 
-    // A request of a server: what it is for.
+    fn octets(threads: Vec<Thread>) -> usize {
+        Packed::of(&Trace { span: EPOCH..EPOCH, hook: 0.0, threads }).octets()
+    }
+
+    // Requests of a server, of which each takes 28 octets; threads that send each other messages and take locks; and threads that hardly did
+    // anything.
     #[test]
     fn what_is_usual_is_small() {
-        const SERIALS: u64 = 1 << 40;
-        let mut events = Vec::new();
-        for visit in 0..1000 {
-            let (at, connection) = (1_700_000_000_000_000_000 + visit * 12_000, SERIALS + visit % 64);
-            events.extend([
+        let (mut served, mut sent) = (Vec::new(), Vec::new());
+        for turn in 0..1000 {
+            let (at, connection, visit) = (EPOCH + turn * 12_000, SERIALS + turn % 64, SERIALS + 64 + turn);
+            served.extend([
                 (at, Event::Kind(3)),
                 (at + 900, Event::Arrived { connection, at: at - 150_000 }),
-                (at + 1300, Event::VisitBegan { visit: SERIALS + 64 + visit }),
+                (at + 1300, Event::VisitBegan { visit }),
                 (at + 1900, Event::Kind(4)),
                 (at + 6000, Event::Written { connection }),
-                (at + 11_000, Event::VisitEnded { visit: SERIALS + 64 + visit, point: 1 }),
+                (at + 11_000, Event::VisitEnded { visit, point: 1 }),
+            ]);
+            let (from, lock) = (turn % 8 * SERIALS + turn, turn % 5 * SERIALS + 7);
+            sent.extend([
+                (at, Event::Took { message: from, blocked: 40_000 }),
+                (at + 900, Event::Locked { lock, sharing: Sharing::Exclusive, blocked: 0 }),
+                (at + 1900, Event::Unlocked { lock, sharing: Sharing::Exclusive }),
+                (at + 6000, Event::Sent { message: SERIALS + turn }),
             ]);
         }
-        let octets = Packed::of(&Trace { threads: vec![thread(1, events)], ..Trace::default() }).octets();
-        assert!(octets < 6000 * 5, "{octets}");
+        let bounds = [octets(vec![thread(1, served)]), octets(vec![thread(2, sent)])];
+        assert!(bounds[0] <= 28_200 && bounds[1] <= 4000 * 9, "{bounds:?}");
+        let idle = |number| thread(number, vec![(EPOCH + 9_000_000, Event::BlockEnded)]);
+        assert!(octets((0..1000).map(idle).collect()) <= 40_000);
     }
 }

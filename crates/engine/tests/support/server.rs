@@ -34,6 +34,8 @@ pub(crate) struct Setup {
     pub(crate) errors: Errors,
     /// The server's name, which the handler `plan` tells.
     pub(crate) name: &'static str,
+    /// Whether the program is there for it.
+    pub(crate) is_progress: bool,
     /// Servers of the plan before it, so that its number differs.
     pub(crate) servers_before: usize,
     pub(crate) states: States,
@@ -64,6 +66,7 @@ impl Setup {
             blocking: BlockingSpec::default(),
             errors: Errors::Default,
             name: "test",
+            is_progress: true,
             servers_before: 0,
             states: States::None,
             tls: None,
@@ -91,7 +94,7 @@ impl Setup {
             build.server(&ServerSpec::new("before", &nothing)).unwrap_or_else(|error| panic!("{error}"));
         }
         let errors = (self.errors == Errors::Handled).then_some(&errors);
-        let server = ServerSpec { errors, ..ServerSpec::new(self.name, &routes) };
+        let server = ServerSpec { errors, is_progress: self.is_progress, ..ServerSpec::new(self.name, &routes) };
         let server = build.server(&server).unwrap_or_else(|error| panic!("{error}"));
         let listener = |address: &ListenAddress| ListenerSpec {
             timeouts: self.timeouts,
