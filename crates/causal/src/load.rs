@@ -17,6 +17,8 @@ pub use habit::Habit;
 const BOUNDS: [f64; 2] = [0.3, 0.7];
 /// Half of an interval that is narrow enough to stop probing.
 const ENOUGH: f64 = 0.2;
+/// So many blocks are tried before that counts: of fewer it is too often by chance that they agree.
+const BLOCKS_MIN: usize = 4;
 
 /// One block of probes: two windows with the pause and two without.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -38,13 +40,15 @@ pub struct Verdict {
     pub elasticity: Option<f64>,
     /// Half of its interval.
     pub half_width: f64,
+    /// How many blocks of probes tell it.
+    pub blocks: usize,
 }
 
 impl Verdict {
     /// Whether more probes would tell nothing that matters.
     #[must_use]
     pub fn is_known(&self) -> bool {
-        self.elasticity.is_some() && self.half_width < ENOUGH
+        self.elasticity.is_some() && self.half_width < ENOUGH && self.blocks >= BLOCKS_MIN
     }
 
     /// Whose pace a replay goes at.
@@ -73,9 +77,9 @@ pub fn judge(blocks: &[ProbeBlock], utilisation: f64, habit: Habit) -> Verdict {
     let by_habit = habit.elasticity().filter(|_| utilisation < 1.0 - PROBE);
     let unknown = match by_habit {
         Some(elasticity) if elasticity < BOUNDS[0] => {
-            Verdict { kind: LoadKind::Limited, elasticity: Some(elasticity), half_width: ENOUGH }
+            Verdict { kind: LoadKind::Limited, elasticity: Some(elasticity), half_width: ENOUGH, blocks: 0 }
         }
-        elasticity => Verdict { kind: LoadKind::Closed, elasticity, half_width: f64::INFINITY },
+        elasticity => Verdict { kind: LoadKind::Closed, elasticity, half_width: f64::INFINITY, blocks: 0 },
     };
     let estimate = jackknife(blocks, |blocks| {
         let mut sum = ProbeBlock::default();
@@ -109,7 +113,7 @@ pub fn judge(blocks: &[ProbeBlock], utilisation: f64, habit: Habit) -> Verdict {
         value if value < BOUNDS[1] => LoadKind::Mixed,
         _ => LoadKind::Closed,
     };
-    Verdict { kind, elasticity: Some(value.clamp(0.0, 1.0)), half_width }
+    Verdict { kind, elasticity: Some(value.clamp(0.0, 1.0)), half_width, blocks: blocks.len() }
 }
 
 #[cfg(test)]
@@ -145,6 +149,15 @@ mod tests {
                 assert_eq!(verdict.kind, kind, "{elasticity} with seed {seed}: {verdict:?}");
                 assert!(verdict.is_known(), "{verdict:?}");
             }
+        }
+    }
+
+    /// Two blocks in which the host was slow alike say that the program waits for nobody; so it is tried on.
+    #[test]
+    fn few_that_agree_do_not_end_it() {
+        for count in 2..8 {
+            let verdict = judge(&blocks(1, count, 0.8, 0.0), 0.6, Habit::default());
+            assert_eq!((verdict.kind, verdict.is_known()), (LoadKind::Closed, count >= 4), "{verdict:?}");
         }
     }
 
