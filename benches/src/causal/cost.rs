@@ -61,7 +61,7 @@ pub struct ModeCost {
     pub rate_lost_raw: (f64, f64),
     /// The part by which the server's CPU time grows, by wrk's.
     pub cpu_more: (f64, f64),
-    /// What the profiler says of itself: pauses and holds, and recording.
+    /// What the profiler says of itself: pauses and holds; recording and its own threads.
     pub said: Vec<(f64, f64)>,
 }
 

@@ -12,7 +12,7 @@
 //! The rooms, in the order in which a profile passes them:
 //! - `clock`: nanoseconds, cheaply.
 //! - `kinds`: kinds of work: which thread, in which spans, behind which meeting with other threads.
-//! - `policy`: what happens at each hook; `trace`: what a window recorded.
+//! - `policy`: what happens at each hook; `trace`: what a window recorded; `varint`: numbers in few octets.
 //! - `modules`: what is mapped into the process; `sample`, `symbols`, `target`: where the time goes, by name; which part of each kind of
 //!   work is a target's.
 //! - `outcome`: what a window came to.
@@ -41,6 +41,7 @@ pub mod statistics;
 pub mod symbols;
 pub mod target;
 pub mod trace;
+mod varint;
 
 pub use env::{Guard, run_from_env};
 pub use profiler::{Builder, Modes, Phase, Profiler, StartError, Status};

@@ -152,7 +152,7 @@ mod tests {
         }
     }
 
-    /// Two blocks in which the host was slow alike say that the program waits for nobody; so it is tried on.
+    /// Two blocks in which the host was slow alike take a load of its own pace for clients who wait; so it is tried on.
     #[test]
     fn few_that_agree_do_not_end_it() {
         for count in 2..8 {

@@ -21,13 +21,19 @@ impl Handler for Tell {
     }
 }
 
-#[test]
-fn an_answer_is_its_innermost_routes() {
+/// All modules and `tell`, and what that writes down.
+fn telling() -> (Registry, Arc<Mutex<Vec<String>>>) {
     let told = Arc::new(Mutex::new(Vec::new()));
     let mut registry = Registry::default();
     causeway_modules::register(&mut registry);
     let telling = Arc::clone(&told);
     registry.handler("tell", move |_, _| Ok(Box::new(Tell(Arc::clone(&telling)))));
+    (registry, told)
+}
+
+#[test]
+fn an_answer_is_its_innermost_routes() {
+    let (registry, told) = telling();
     let respond = json!({ "handler": "static_response", "body": "x" });
     // As Caddy adapts a site with two `handle`s, a named route, and errors.
     let site = json!([
@@ -66,11 +72,7 @@ fn an_answer_is_its_innermost_routes() {
 /// As the admin API's: who profiles a server does not take its routes for a site's.
 #[test]
 fn routes_of_a_server_of_the_programs_own_are_called_after_it() {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let mut registry = Registry::default();
-    causeway_modules::register(&mut registry);
-    let telling = Arc::clone(&told);
-    registry.handler("tell", move |_, _| Ok(Box::new(Tell(Arc::clone(&telling)))));
+    let (registry, told) = telling();
     let routes = json!([{ "handle": [{ "handler": "tell" }, { "handler": "static_response", "body": "x" }] }]);
     for (is_progress, want) in [(true, "route *"), (false, "route own")] {
         let spec = ServerSpec { is_progress, ..ServerSpec::new("own", &routes) };

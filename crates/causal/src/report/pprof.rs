@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::Write as _;
 
 use super::Report;
+use crate::varint;
 
 /// Fields of `Profile`, and of what is in it.
 mod field {
@@ -23,12 +24,8 @@ mod field {
 struct Message(Vec<u8>);
 
 impl Message {
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
+    fn varint(&mut self, value: u64) {
+        varint::put(value, &mut self.0);
     }
 
     fn number(&mut self, field: u64, value: u64) {

@@ -7,6 +7,7 @@
 use progress::Entry;
 
 use super::{Event, FIRST_MORE, NUMBER_MASK, TAG_SHIFT, TAGS, Thread, Trace, event, tag};
+use crate::varint::{put, take};
 
 /// A trace to be kept.
 #[derive(Clone, Debug, Default)]
@@ -142,28 +143,6 @@ fn signed(difference: u64) -> u64 {
 
 fn unsigned(number: u64) -> u64 {
     number >> 1 ^ (number & 1).wrapping_neg()
-}
-
-/// Seven bits an octet, the lowest first.
-fn put(mut number: u64, octets: &mut Vec<u8>) {
-    while number >= 0x80 {
-        octets.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    octets.push(number as u8);
-}
-
-fn take(octets: &mut &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for shift in (0..64).step_by(7) {
-        let (&octet, rest) = octets.split_first()?;
-        *octets = rest;
-        number |= u64::from(octet & 0x7f) << shift;
-        if octet < 0x80 {
-            break;
-        }
-    }
-    Some(number)
 }
 
 #[cfg(test)]
