@@ -27,7 +27,7 @@ const DRAIN: u64 = 50_000_000;
 /// How often what is known is worked out, and how long that may take. The next time comes when what the last one took of the processors is
 /// so small a part of all that passed since it began: it is taken from what the profile may cost.
 const LOOK: u64 = 1_000_000_000;
-const LOOK_REST: u64 = 80;
+const LOOK_REST: u64 = 120;
 const LOOK_TIME: Duration = Duration::from_millis(100);
 /// The same where what is found decides how long to measure.
 const LOOK_TIME_DECIDING: Duration = Duration::from_millis(1500);
