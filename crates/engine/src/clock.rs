@@ -1,4 +1,4 @@
-//! A worker's clock: read once when the reactor wakes and after every 32 connection polls, not per request.
+//! A worker's clock: read once when the reactor wakes, after every 32 connection polls and where a call to an upstream fails, not per request.
 //!
 //! A saturated runtime never parks, so the wake alone would let the clock go stale; the count of polls bounds that.
 
@@ -80,7 +80,7 @@ pub(crate) fn date() -> [u8; 29] {
     CLOCK.with(|clock| clock.date.get())
 }
 
-/// Reads the real clock: when the reactor wakes.
+/// Reads the real clock.
 pub(crate) fn refresh() {
     CLOCK.with(Clock::refresh);
 }

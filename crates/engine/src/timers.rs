@@ -1,7 +1,7 @@
 //! Deadlines of connections and sleeps of handlers.
 //!
 //! Connections' deadlines are many, far and mostly never reached: they sit in one coarse [`Wheel`] (100 ms), where moving
-//! one later costs a store. Handlers' [`Sleepers`] are few and meant: a heap with 1 ms granularity.
+//! one later costs a store, and none allocates once its connection is there. Handlers' [`Sleepers`] are few and meant: a heap with 1 ms granularity.
 
 use std::collections::BinaryHeap;
 use std::task::Waker;
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 const TICK: Duration = Duration::from_millis(100);
 /// Buckets of the wheel; what lies farther is looked at once a turn (102 s).
 const BUCKETS: usize = 1024;
-/// Entries that an empty bucket keeps room for.
-const BUCKET_KEPT: usize = 64;
 /// No deadline.
 const NEVER: u32 = u32::MAX;
+/// The end of a bucket's list.
+const END: u32 = u32::MAX;
 
 /// A connection's place in the [`Wheel`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,8 +27,11 @@ impl TimerKey {
 
 struct Timer {
     deadline: u32,
-    /// The earliest bucket that will look at this timer.
+    /// The tick whose bucket looks at this timer; `NEVER` while it is in none.
     filed: u32,
+    /// Its neighbours in that bucket.
+    before: u32,
+    behind: u32,
     waker: Waker,
 }
 
@@ -37,23 +40,25 @@ pub(crate) struct Wheel {
     start: Instant,
     /// The next tick to look at.
     tick: u32,
-    buckets: Vec<Vec<u32>>,
+    /// The first timer of each bucket.
+    buckets: Vec<u32>,
     timers: slab::Slab<Timer>,
 }
 
 impl Wheel {
     pub(crate) fn new(now: Instant) -> Self {
-        Self { start: now, tick: 0, buckets: vec![Vec::new(); BUCKETS], timers: slab::Slab::new() }
+        Self { start: now, tick: 0, buckets: vec![END; BUCKETS], timers: slab::Slab::new() }
     }
 
     /// Adds a connection, without a deadline.
     pub(crate) fn add(&mut self, waker: Waker) -> TimerKey {
-        let key = self.timers.insert(Timer { deadline: NEVER, filed: NEVER, waker });
+        let key = self.timers.insert(Timer { deadline: NEVER, filed: NEVER, before: END, behind: END, waker });
         TimerKey(u32::try_from(key).expect("fewer connections than 2^32"))
     }
 
-    /// Forgets a connection; what is left of it in a bucket is passed over.
+    /// Forgets a connection.
     pub(crate) fn remove(&mut self, key: TimerKey) {
+        self.take_out(key.0);
         self.timers.remove(key.0 as usize);
     }
 
@@ -63,6 +68,7 @@ impl Wheel {
         let timer = &mut self.timers[key.0 as usize];
         timer.deadline = tick;
         if tick < timer.filed {
+            self.take_out(key.0);
             self.file(key.0, tick);
         }
     }
@@ -75,33 +81,53 @@ impl Wheel {
             return;
         }
         while self.tick <= until {
-            let mut bucket = std::mem::take(&mut self.buckets[self.tick as usize % BUCKETS]);
-            for key in bucket.drain(..) {
-                self.look_at(key);
+            let bucket = self.tick as usize % BUCKETS;
+            // None comes back into the bucket that is being looked at.
+            while self.buckets[bucket] != END {
+                self.look_at(self.buckets[bucket]);
             }
-            bucket.shrink_to(BUCKET_KEPT);
-            self.buckets[self.tick as usize % BUCKETS] = bucket;
             self.tick += 1;
         }
     }
 
     fn look_at(&mut self, key: u32) {
-        let Some(timer) = self.timers.get_mut(key as usize).filter(|timer| timer.filed == self.tick) else { return };
-        timer.filed = NEVER;
+        self.take_out(key);
+        let timer = &mut self.timers[key as usize];
         if timer.deadline <= self.tick {
             timer.deadline = NEVER;
             timer.waker.wake_by_ref();
         } else if timer.deadline != NEVER {
             let deadline = timer.deadline;
-            // Never back into the bucket that is being looked at.
             self.file(key, deadline.max(self.tick + 1));
         }
     }
 
+    /// Puts a timer that is in no bucket first into the one that will look at it.
     fn file(&mut self, key: u32, tick: u32) {
         let tick = tick.clamp(self.tick, self.tick + BUCKETS as u32 - 1);
-        self.timers[key as usize].filed = tick;
-        self.buckets[tick as usize % BUCKETS].push(key);
+        let behind = std::mem::replace(&mut self.buckets[tick as usize % BUCKETS], key);
+        if behind != END {
+            self.timers[behind as usize].before = key;
+        }
+        let timer = &mut self.timers[key as usize];
+        (timer.filed, timer.before, timer.behind) = (tick, END, behind);
+    }
+
+    /// Takes a timer out of its bucket, if it is in one.
+    fn take_out(&mut self, key: u32) {
+        let timer = &mut self.timers[key as usize];
+        let filed = std::mem::replace(&mut timer.filed, NEVER);
+        if filed == NEVER {
+            return;
+        }
+        let (before, behind) = (timer.before, timer.behind);
+        match before {
+            END => self.buckets[filed as usize % BUCKETS] = behind,
+            before => self.timers[before as usize].behind = behind,
+        }
+        if behind != END {
+            self.timers[behind as usize].before = before;
+        }
     }
 
     fn tick_of(&self, deadline: Instant) -> u32 {

@@ -5,6 +5,7 @@ mod support;
 use std::fmt::Write as _;
 
 use causeway_testkit::counting::everywhere::{Counting, allocations_during, exempt_this_thread, sites};
+use causeway_testkit::random::Random;
 use support::client::Asked;
 use support::scribe::SCRIBE;
 use support::server::Errors;
@@ -12,24 +13,6 @@ use support::{Client, Server};
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
-
-/// SplitMix64 (Steele, Lea, Flood 2014).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % bound
-    }
-
-    fn shuffle<T>(&mut self, items: &mut [T]) {
-        for at in (1..items.len()).rev() {
-            items.swap(at, self.below(at as u64 + 1) as usize);
-        }
-    }
-}
 
 struct Request {
     octets: Vec<u8>,
@@ -89,7 +72,7 @@ fn exchange(client: &mut Client, request: &Request) {
 fn a_thousand_different_requests() {
     exempt_this_thread();
     let seed = 0x5eed;
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let server = Server::start(|setup| setup.errors = Errors::Handled);
     let mut client = server.client();
 

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use causeway_pipeline::{TlsPolicy, TlsSpec};
 use causeway_testkit::http2::{Wire, flag, get, kind};
+use causeway_testkit::random::Random;
 use support::forward::wish;
 use support::http2::Body;
 use support::origin::Peer;
@@ -21,21 +22,9 @@ use support::{PATIENCE, Server};
 
 const SEEDS: u64 = 400;
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % bound
-    }
-
-    fn len(&mut self) -> usize {
-        let most = [100, 10_000, 100_000, 600_000][self.below(4) as usize];
-        self.below(most) as usize
-    }
+fn any_len(random: &mut Random) -> usize {
+    let most = [100, 10_000, 100_000, 600_000][random.below(4) as usize];
+    random.below(most) as usize
 }
 
 /// The proxy, and what stands behind it.
@@ -189,7 +178,7 @@ fn misbehave(mut peer: Peer) {
 
 /// Through HTTP/1.1 or HTTP/2; the content that comes back is the one that went.
 fn echo(bench: &Bench, random: &mut Random, seed: u64) {
-    let (target, octets) = (bench.echo(random), support::octets(random.len()));
+    let (target, octets) = (bench.echo(random), support::octets(any_len(random)));
     let answer = match random.below(3) {
         0 => {
             let mut client = bench.proxy.client();
@@ -219,7 +208,7 @@ fn echo(bench: &Bench, random: &mut Random, seed: u64) {
 /// A client of HTTP/1.1 that breaks off: amid its request, amid the answer, with an end or a reset.
 fn break_off(bench: &Bench, random: &mut Random, target: &str) {
     let mut client = bench.proxy.client();
-    let octets = support::octets(random.len());
+    let octets = support::octets(any_len(random));
     let sent = if random.below(2) == 0 { octets.len() } else { random.below(octets.len() as u64 + 1) as usize };
     let head = format!("POST {target} HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", octets.len());
     let stream: &mut TcpStream = &mut client.stream;
@@ -228,7 +217,7 @@ fn break_off(bench: &Bench, random: &mut Random, target: &str) {
     if stream.write_all(head.as_bytes()).is_err() || stream.write_all(&octets[..sent]).is_err() {
         return client.reset();
     }
-    let mut some = vec![0; random.len()];
+    let mut some = vec![0; any_len(random)];
     stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     let act = random.below(4);
     if act == 1 {
@@ -276,7 +265,7 @@ fn break_off_streams(bench: &Bench, random: &mut Random) {
 fn under_faults_of_either_side() {
     let bench = Bench::new();
     for seed in 0..SEEDS {
-        let random = &mut Random(seed);
+        let random = &mut Random::new(seed);
         match random.below(4) {
             0 => echo(&bench, random, seed),
             1 => {
@@ -294,6 +283,6 @@ fn under_faults_of_either_side() {
         }
     }
     // What was served beside the faults is served behind them.
-    (0..20).for_each(|seed| echo(&bench, &mut Random(SEEDS + seed), SEEDS + seed));
+    (0..20).for_each(|seed| echo(&bench, &mut Random::new(SEEDS + seed), SEEDS + seed));
     bench.all_home(SEEDS);
 }

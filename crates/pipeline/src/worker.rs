@@ -83,6 +83,11 @@ impl Sleep {
     pub fn until(worker: Rc<dyn Worker>, deadline: Instant) -> Self {
         Self { worker, deadline, key: None, stamp: Stamp::default() }
     }
+
+    /// Whether the end of something is there, where it has one; else the task is woken then.
+    pub fn is_over(end: &mut Option<Self>, task: &mut Task<'_>) -> bool {
+        end.as_mut().is_some_and(|end| Pin::new(end).poll(task).is_ready())
+    }
 }
 
 impl Future for Sleep {

@@ -11,11 +11,13 @@
 //! - [`FakeCall`]: a call to an upstream, for the test to answer
 //! - [`http2`]: a client on a raw socket, for servers that run; it keeps no rule that it does not want to keep
 //! - [`counting`]: an allocator that counts, for "allocates nothing"
+//! - [`random`]: random numbers that repeat
 
 mod answer;
 pub mod counting;
 pub mod http2;
 mod kit;
+pub mod random;
 mod request;
 mod upstream;
 mod worker;

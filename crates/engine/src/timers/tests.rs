@@ -91,6 +91,44 @@ fn a_key_used_again_is_not_woken_for_its_predecessor() {
     assert_eq!(count.wakes(), 1);
 }
 
+/// Whatever is set, moved and removed in whatever order: each connection is woken at its last deadline, and once.
+#[test]
+fn many_in_the_same_buckets_keep_their_deadlines() {
+    let start = Instant::now();
+    let mut random = causeway_testkit::random::Random::new(7);
+    let mut wheel = Wheel::new(start);
+    let mut there: Vec<(TimerKey, Arc<Count>, Option<u64>)> = Vec::new();
+    for tick in 0..3000 {
+        for _ in 0..random.below(4) {
+            match random.below(3) {
+                0 => {
+                    let (count, waker) = Count::new();
+                    there.push((wheel.add(waker), count, None));
+                }
+                1 if !there.is_empty() => {
+                    let (key, _, _) = there.swap_remove(random.below(there.len() as u64) as usize);
+                    wheel.remove(key);
+                }
+                _ if !there.is_empty() => {
+                    let at = random.below(there.len() as u64) as usize;
+                    // Few ticks away, so that they meet; now and then more than the wheel's turn.
+                    let far = if random.below(10) == 0 { 1500 } else { 5 };
+                    let due = tick + 1 + random.below(far);
+                    wheel.set(there[at].0, start + ms(due * 100));
+                    there[at].2 = Some(due);
+                }
+                _ => {}
+            }
+        }
+        wheel.advance(start + ms(tick * 100));
+        for (_, count, due) in &mut there {
+            let is_due = due.take_if(|due| *due == tick).is_some();
+            assert_eq!(count.0.swap(0, Ordering::Relaxed), u32::from(is_due), "at tick {tick}, {due:?}");
+        }
+    }
+    assert!(there.len() > 10, "{}", there.len());
+}
+
 #[test]
 fn an_idle_wheel_asks_for_no_tick() {
     let start = Instant::now();

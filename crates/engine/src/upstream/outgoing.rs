@@ -332,6 +332,8 @@ impl Outgoing {
 
     /// The call has no answer, or no more of it.
     pub(super) fn fail(&mut self, fault: CallFault) {
+        // Whoever waits for it will ask whether its time is over, which the upstream may know to the microsecond.
+        clock::refresh();
         self.over();
         self.call.fail(fault);
     }

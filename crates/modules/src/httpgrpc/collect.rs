@@ -128,14 +128,17 @@ impl Future for Collecting {
     type Output = Result<Lease<RequestDecoder>, Uncollected>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
-        if let Poll::Ready(whole) = self.poll_whole(task) {
-            let mut content = self.content.take().expect("it was there");
-            content.body_mut().close();
-            return Poll::Ready(whole.map(|()| content));
-        }
-        match self.sleep.as_mut().map(|sleep| Pin::new(sleep).poll(task)) {
-            Some(Poll::Ready(())) => Poll::Ready(Err(Uncollected::Deadline)),
-            _ => Poll::Pending,
+        match self.poll_whole(task) {
+            // Where it comes from the deadline is known too, and it may break off there first.
+            Poll::Pending | Poll::Ready(Err(Uncollected::Body(_))) if Sleep::is_over(&mut self.sleep, task) => {
+                Poll::Ready(Err(Uncollected::Deadline))
+            }
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(whole) => {
+                let mut content = self.content.take().expect("it was there");
+                content.body_mut().close();
+                Poll::Ready(whole.map(|()| content))
+            }
         }
     }
 }

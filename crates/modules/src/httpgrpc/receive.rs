@@ -104,9 +104,6 @@ impl Future for Receiving {
             let decoder = self.decoder.take().expect("it was there");
             return Poll::Ready(whole.map(|()| decoder));
         }
-        match self.sleep.as_mut().map(|sleep| Pin::new(sleep).poll(task)) {
-            Some(Poll::Ready(())) => Poll::Ready(Err(Unreceived::Deadline)),
-            _ => Poll::Pending,
-        }
+        if Sleep::is_over(&mut self.sleep, task) { Poll::Ready(Err(Unreceived::Deadline)) } else { Poll::Pending }
     }
 }

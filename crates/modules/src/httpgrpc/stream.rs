@@ -83,10 +83,8 @@ impl Future for Receiving {
             Poll::Ready(Ok(Some(_))) => Err(Unreceived::Decode(DecodeFault::Order)),
             Poll::Ready(Ok(None)) => Err(Unreceived::Decode(DecodeFault::NoMessage)),
             Poll::Ready(Err(why)) => Err(why),
-            Poll::Pending => match this.sleep.as_mut().map(|sleep| Pin::new(sleep).poll(task)) {
-                Some(Poll::Ready(())) => Err(Unreceived::Deadline),
-                _ => return Poll::Pending,
-            },
+            Poll::Pending if Sleep::is_over(&mut this.sleep, task) => Err(Unreceived::Deadline),
+            Poll::Pending => return Poll::Pending,
         };
         Poll::Ready(begun.map(|()| this.content.take().expect("it was there")))
     }

@@ -101,7 +101,12 @@ fn answered(cx: &mut Context, (call, mut asked, answer): (Call, Asked, Result<An
         }
         Err(fault) => {
             asked.place.upstream.heed(&fault);
-            Step::Fail(failed(&asked.place, fault))
+            let plan = &asked.local.plan;
+            // By gRPC an upstream is told the limit, and may be the first to break off.
+            let told = plan.transport.head_timeout.filter(|_| !plan.carriage.is_http());
+            let took = cx.worker().now().saturating_duration_since(asked.began);
+            let is_late = told.is_some_and(|limit| took >= limit);
+            Step::Fail(failed(&asked.place, fault, is_late))
         }
     }
 }
@@ -118,10 +123,11 @@ fn inform(cx: &mut Context, status: StatusCode, mut fields: FieldMap) {
 /// Caddy, statusError: 502 for what goes wrong with an upstream, 504 where that takes too long, and a fault of the request's own
 /// body keeps its status.
 #[cold]
-fn failed(place: &Place, fault: CallFault) -> Fault {
+fn failed(place: &Place, fault: CallFault, is_late: bool) -> Fault {
     let status = match &fault {
         CallFault::RequestBody(fault) => return Fault::body(*fault),
         CallFault::HeadTimedOut => StatusCode::GATEWAY_TIMEOUT,
+        CallFault::Closed if is_late => StatusCode::GATEWAY_TIMEOUT,
         CallFault::Busy => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::BAD_GATEWAY,
     };

@@ -50,7 +50,8 @@ impl Context {
         self.0.waits.store(future, then)
     }
 
-    /// Whatever is waited for at that moment is given up, with [`Fault::deadline`]. The earliest of several holds.
+    /// Whatever is waited for at that moment is given up, and what fails behind it has failed, with [`Fault::deadline`]. The earliest of
+    /// several holds.
     pub fn set_deadline(&mut self, at: Instant) {
         let parts = &mut *self.0;
         if parts.deadline.as_ref().is_none_or(|(before, _)| at < *before) {
@@ -87,7 +88,8 @@ impl Context {
     pub(crate) fn poll_step(&mut self, task: &mut Task<'_>) -> Poll<Step> {
         let mut wait = self.0.waits.take();
         let mut polled = wait.poll(self, task);
-        if polled.is_pending() && self.deadline_passed(task) {
+        // What fails behind the deadline fails for it: upstreams were told of it, and may be the first to say so.
+        if matches!(polled, Poll::Pending | Poll::Ready(Step::Fail(_))) && self.deadline_passed(task) {
             polled = Poll::Ready(Step::Fail(Fault::deadline()));
         }
         match polled {

@@ -128,11 +128,12 @@ impl Future for Decoding {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let decoded = match self.poll_whole(task) {
+            // The upstream knows the limit too, and may be the first to break off.
+            Poll::Pending | Poll::Ready(Err(Failed::Broken(_))) if Sleep::is_over(&mut self.sleep, task) => {
+                Err(Failed::Late)
+            }
             Poll::Ready(decoded) => decoded,
-            Poll::Pending => match self.sleep.as_mut().map(|sleep| Pin::new(sleep).poll(task)) {
-                Some(Poll::Ready(())) => Err(Failed::Late),
-                _ => return Poll::Pending,
-            },
+            Poll::Pending => return Poll::Pending,
         };
         let (call, asked, decoder) = self.waited.take().expect("it was there");
         Poll::Ready((call, asked, decoded.map(|()| decoder)))

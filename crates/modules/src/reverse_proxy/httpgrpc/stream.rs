@@ -91,11 +91,11 @@ impl Future for Heading {
                 Poll::Ready(Ok(Some(Part::Head))) => break Ok(()),
                 Poll::Ready(Ok(Some(_))) => break Err(Failed::Decode(DecodeFault::Order)),
                 Poll::Ready(Ok(None)) => break Err(Failed::Decode(DecodeFault::NoMessage)),
+                Poll::Pending | Poll::Ready(Err(Failed::Broken(_))) if Sleep::is_over(&mut this.sleep, task) => {
+                    break Err(Failed::Late);
+                }
                 Poll::Ready(Err(failed)) => break Err(failed),
-                Poll::Pending => match this.sleep.as_mut().map(|sleep| Pin::new(sleep).poll(task)) {
-                    Some(Poll::Ready(())) => break Err(Failed::Late),
-                    _ => return Poll::Pending,
-                },
+                Poll::Pending => return Poll::Pending,
             }
         };
         let (call, asked, content) = this.waited.take().expect("it was there");

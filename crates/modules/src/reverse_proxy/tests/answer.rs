@@ -1,4 +1,5 @@
 use std::task::Waker;
+use std::time::Duration;
 
 use causeway_message::{FieldMap, FieldValue, NameRef, StatusCode};
 use causeway_pipeline::{BodyFault, CallFault, Fault, Frame};
@@ -53,7 +54,7 @@ fn operations_on_the_answer() {
     let theirs =
         [("Server", "s"), ("X-Two", "a"), ("X-Two", "b"), ("X-Gone", "x"), ("Connection", "X-Hop"), ("X-Hop", "h")];
     let (call, pending) = ask(&mut kit, &Request::get("/"));
-    kit.worker().advance(std::time::Duration::from_millis(1500));
+    kit.worker().advance(Duration::from_millis(1500));
     call.answer(200, &theirs, Some(0));
     call.end();
     let answer = pending.finish(&mut kit);
@@ -157,6 +158,13 @@ fn faults() {
         assert_eq!((answer.status, answer.text()), (status, words), "{fault:?}");
         assert_eq!(answer.field("Server"), Some("Causeway"), "the answer is ours");
     }
+    // It closed, whenever that was: nobody told it how long it might take.
+    let transport = json!({ "transport": { "protocol": "http", "response_header_timeout": "1s" } });
+    let mut kit = Kit::with_errors(&registry(), &json!([{ "handle": [proxy(transport)] }]), &errors);
+    let (call, pending) = ask(&mut kit, &Request::get("/"));
+    kit.worker().advance(Duration::from_secs(2));
+    call.carried.fail(CallFault::Closed);
+    assert_eq!(pending.finish(&mut kit).status, 502);
     // An answer with more fields than there may be.
     let (call, pending) = ask(&mut kit, &Request::get("/"));
     let many = vec![("A", "b"); 60_001];

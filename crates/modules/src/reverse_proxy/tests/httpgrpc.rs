@@ -298,6 +298,19 @@ fn timeouts() {
     call.send(b"\0\0\0\0\x03\x08");
     assert_eq!(pending.finish(&mut kit).status, 504);
     assert!(call.carried.is_given_up());
+    // The upstream was told, and breaks off at that moment itself: grpc-go resets the stream.
+    for (took, want) in [(1999, 502), (2000, 504)] {
+        let (call, pending) = ask(&mut kit, &Request::get("/"));
+        kit.worker().advance(Duration::from_millis(took));
+        call.carried.fail(CallFault::Closed);
+        assert_eq!(pending.finish(&mut kit).status, want, "before the head, after {took} ms");
+        let (call, pending) = ask(&mut kit, &Request::get("/"));
+        call.answer(200, GRPC, None);
+        let pending = pending.poll(&mut kit).expect_err("it waits for the message");
+        kit.worker().advance(Duration::from_millis(took));
+        call.carried.mailbox().fail(BodyFault::PeerGone);
+        assert_eq!(pending.finish(&mut kit).status, want, "behind the head, after {took} ms");
+    }
     // A call that comes by httpgrpc itself has its own.
     let options = transport(json!({ "timeout": "2s" }));
     let handle = json!([{ "handle": [{ "handler": "httpgrpc" }, proxy(options)] }]);
@@ -316,6 +329,15 @@ fn timeouts() {
     assert!(call.request_text().contains("\nGrpc-Timeout: 500000u"), "{}", call.request_text());
     assert_eq!(pending.finish(&mut kit).field("grpc-status"), Some("4"));
     assert!(call.carried.is_given_up());
+    // The upstream was told of it, and breaks off.
+    for (took, want) in [(499, "502"), (500, "4")] {
+        let pending = kit.send_pending(&request).expect_err("it waits for the message");
+        let pending = pending.poll(&mut kit).expect_err("it waits for the answer");
+        let call = kit.worker().take_call().expect("a call");
+        kit.worker().advance(Duration::from_millis(took));
+        call.carried.fail(CallFault::Closed);
+        assert_eq!(pending.finish(&mut kit).field("grpc-status"), Some(want), "after {took} ms");
+    }
 }
 
 // A site elsewhere may be found by the host that the client asked for.
