@@ -539,7 +539,11 @@ fn probes(evidence: &Evidence, point: Option<&u32>) -> Vec<ProbeBlock> {
     let Some(&point) = point else { return Vec::new() };
     let at_point = |(block, units): &(ProbeBlock, Vec<[f64; 2]>)| {
         let [control, paused] = units.get(point as usize).copied().unwrap_or_default();
-        ProbeBlock { control: [control, block.control[1]], paused: [paused, block.paused[1]], pauses: block.pauses }
+        // What was held would have become units of any point: those of the commonest are taken to be all.
+        let all = units.iter().map(|[control, _]| *control).fold(1.0, f64::max);
+        let held = block.held * control / all;
+        let (control, paused) = ([control, block.control[1]], [paused, block.paused[1]]);
+        ProbeBlock { control, paused, pauses: block.pauses, held }
     };
     evidence.probes.iter().map(at_point).collect()
 }
@@ -551,7 +555,7 @@ fn baseline(recordings: &[Arc<Recording>], points: &[u32]) -> Vec<f64> {
     for recording in recordings.iter().take(FIRST_WINDOWS * 2) {
         let replay = desk.replay(recording, None, &Cold::default());
         for (&point, (sum, count)) in points.iter().zip(&mut sums) {
-            let point = replay.measured().point(point);
+            let point = replay.measured(Pace::Closed).point(point);
             *sum += point.latency_mean * point.timed as f64;
             *count += point.timed as f64;
         }

@@ -1,7 +1,8 @@
 //! Which window comes when: those that are recorded, those that pause, and how far apart they must be for what they cost.
 //!
 //! Windows that pause come in blocks of four, two with the speed-up and two without, in one of the orders ABBA and BAAB: what drifts
-//! while the block lasts falls on both alike. Everything that could keep step with the program is drawn by lot.
+//! while the block lasts falls on both alike; those of a load probe without are twice as long as those with. Everything that could keep
+//! step with the program is drawn by lot.
 //!
 //! - `purse`: what may be spent, so that what was lost is within the budget at any moment; `dice`: chance by a seed.
 
@@ -38,6 +39,10 @@ const RECORD: [u64; 3] = [20 * MS, 100 * MS, 1000 * MS];
 const PAUSE: [u64; 2] = [100 * MS, 250 * MS];
 /// The shortest there is, where the budget allows no more.
 const PAUSE_MIN: u64 = 50 * MS;
+/// The shortest and the longest of a load probe: the less time its pauses are spread over, the less else varies in it.
+const PROBED: [u64; 2] = [PAUSE_MIN, 125 * MS];
+/// How many times as long a probe's window without pauses is: it delays nothing, and the longer it is the less varies in it.
+const UNPROBED: u64 = 2;
 /// Units of progress that a window should see.
 const HITS: f64 = 50.0;
 /// Times that what is on its way takes must fit into a window, or its edges count for much.
@@ -131,6 +136,7 @@ struct Candidate {
 struct Block {
     subject: Subject,
     speedup: f64,
+    /// Of a window that has the speed-up.
     length: u64,
     /// Whether each of the four windows has the speed-up.
     treated: [bool; 4],
@@ -168,6 +174,8 @@ pub struct Plan {
     tempo: Option<Tempo>,
     has_load: bool,
     load_is_known: bool,
+    /// The shortest window of a load probe.
+    probe_min: u64,
     confirms: bool,
     candidates: Vec<Candidate>,
     block: Option<Block>,
@@ -200,6 +208,7 @@ impl Plan {
             tempo: None,
             has_load: false,
             load_is_known: false,
+            probe_min: PROBED[0],
             confirms: settings.modes != Modes::Screen,
             candidates: Vec::new(),
             block: None,
@@ -305,7 +314,11 @@ impl Plan {
         self.delayed += spent;
         self.rest = SETTLE + self.dice.below(SETTLE);
         match pause.subject {
-            Subject::Load => self.probed += spent,
+            Subject::Load => {
+                self.probed += spent;
+                // What a load of its own pace left behind is worked off before anything else is measured.
+                self.rest += if pause.treated { lasted } else { 0 };
+            }
             Subject::Candidate(at) if pause.treated && lasted > 0 && pause.speedup > 0.0 => {
                 let candidate = &mut self.candidates[at];
                 let growth = spent as f64 / lasted as f64 / pause.speedup;
@@ -324,7 +337,7 @@ impl Plan {
                 self.block = None;
                 if self.record_due <= now {
                     // It has waited for the block, and does not begin in step with it; no other block comes before.
-                    self.rest = self.dice.below(50 * MS);
+                    self.rest += self.dice.below(50 * MS);
                 }
             }
         }
@@ -345,6 +358,11 @@ impl Plan {
         if !self.confirms && self.block.as_ref().is_some_and(|block| block.subject != Subject::Load) {
             self.block = None;
         }
+    }
+
+    /// Probes of the load are as long as they may be from now on: in shorter ones too much was held at their end.
+    pub fn probe_longer(&mut self) {
+        self.probe_min = PROBED[1];
     }
 
     /// The targets to be confirmed from now on, the most worthwhile first: names, and the part of all samples that each has. The first
@@ -403,15 +421,15 @@ impl Plan {
     fn go_on(&mut self, now: u64) -> Option<Step> {
         let ends = self.ends;
         // One that had to wait for its budget may have no time left.
-        self.block.take_if(|block| now + block.length > ends);
+        self.block.take_if(|block| now + block.window(block.done) > ends);
         let block = self.block.as_ref()?;
         let treated = block.treated[block.done];
-        let windows = &block.treated[block.done..];
-        let left = windows.iter().filter(|&&treated| treated).count() as u64;
-        let hooks = self.heard(block.length) * windows.len() as u64;
+        let windows = block.done..block.treated.len();
+        let left = block.treated[block.done..].iter().filter(|&&treated| treated).count() as u64;
+        let hooks = self.heard(windows.map(|at| block.window(at)).sum());
         let limit = self.purse.left(now).saturating_sub(hooks) / left.max(1);
-        let (subject, speedup, length, number) = (block.subject, block.speedup, block.length, block.number);
-        let needed = self.cost(subject, speedup, length);
+        let (subject, speedup, length, number) = (block.subject, block.speedup, block.window(block.done), block.number);
+        let needed = self.cost(subject, speedup, block.length);
         if treated && needed > limit {
             // It was cheaper when the block began, or the purse pays for something else. A little patience, or the block is dropped.
             let wait = self.purse.until(now, needed * left + hooks);
@@ -440,12 +458,18 @@ impl Plan {
             return false;
         }
         let Some((subject, speedup)) = self.choose() else { return false };
-        let mut length = pause_length(&tempo);
+        // The shortest that the budget may make it, the shortest by itself, the longest.
+        let [least, shortest, longest] = match subject {
+            Subject::Load => [self.probe_min, self.probe_min, PROBED[1]],
+            Subject::Candidate(_) => [PAUSE_MIN, PAUSE[0], PAUSE[1]],
+        };
+        let wanted = (HITS / tempo.hits.max(1e-12)).max(LATENCIES * tempo.latency);
+        let mut length = wanted.clamp(shortest as f64, longest as f64) as u64;
         // What comes in while the block lasts is not counted on.
         let budget = self.purse.left(now);
         if self.cost_of_block(subject, speedup, length) > budget {
             let rest = self.purse.left(self.ends).saturating_sub(self.purse.left(self.ends) / 10);
-            if self.cost_of_block(subject, speedup, PAUSE_MIN) > rest {
+            if self.cost_of_block(subject, speedup, least) > rest {
                 self.set_given_up(subject);
                 return false;
             }
@@ -453,12 +477,13 @@ impl Plan {
             if self.purse.until(now, self.cost_of_block(subject, speedup, length)) < self.settings.duration / 20 {
                 return false;
             }
-            length = PAUSE_MIN;
+            length = least;
             if self.cost_of_block(subject, speedup, length) > budget {
                 return false;
             }
         }
-        if self.ends.saturating_sub(now) < 4 * (length + 2 * SETTLE) {
+        let rests = 8 * SETTLE + if subject == Subject::Load { 2 * length } else { 0 };
+        if self.ends.saturating_sub(now) < length_of_block(subject, length) + rests {
             return false;
         }
         let first = self.dice.below(2) == 0;
@@ -494,7 +519,7 @@ impl Plan {
 
     /// Two windows delay, and in all four hooks are heard.
     fn cost_of_block(&self, subject: Subject, speedup: f64, length: u64) -> u64 {
-        2 * self.cost(subject, speedup, length) + 4 * self.heard(length)
+        2 * self.cost(subject, speedup, length) + self.heard(length_of_block(subject, length))
     }
 
     /// What a window is expected to delay, with what it may delay beyond its limit before that is seen.
@@ -525,9 +550,21 @@ fn margin(speedup: f64) -> u64 {
     (2.0 * POLL as f64 * speedup) as u64
 }
 
-fn pause_length(tempo: &Tempo) -> u64 {
-    let wanted = (HITS / tempo.hits.max(1e-12)).max(LATENCIES * tempo.latency);
-    wanted.clamp(PAUSE[0] as f64, PAUSE[1] as f64) as u64
+/// How long the window without a speed-up is in a block of windows of that length.
+fn length_of_control(subject: Subject, length: u64) -> u64 {
+    if subject == Subject::Load { UNPROBED * length } else { length }
+}
+
+/// All four windows.
+fn length_of_block(subject: Subject, length: u64) -> u64 {
+    2 * (length + length_of_control(subject, length))
+}
+
+impl Block {
+    /// How long the window at that place is.
+    fn window(&self, at: usize) -> u64 {
+        if self.treated[at] { self.length } else { length_of_control(self.subject, self.length) }
+    }
 }
 
 #[cfg(test)]

@@ -31,14 +31,17 @@ pub const QUANTUM: u64 = 200_000;
 pub const URGENT: u64 = 20_000;
 /// A message that would have to wait longer than this is let through and forgiven: nobody owes anything for it. It is counted.
 pub const HOLD_MAX: u64 = 5_000_000;
+/// The same in a load probe, which all that comes from outside waits for: clients may be 50 ms away.
+const HOLD_MAX_PROBED: u64 = (PROBE * 50e6) as u64;
 /// A message that would have to wait for less than this is let through; what it worked ahead is owed by whoever takes it.
 pub const HOLD_MIN: u64 = 30_000;
 /// How long it may take a thread to be up after what it waited for was sent.
 const WAKE_MAX: u64 = 200_000;
 /// For how long after its begin a window knows the stamps that were made in it, nanoseconds.
 pub const WINDOW_MAX: u64 = UNIT << SENT_BITS;
-/// The part of wall time by which the load probe pauses everything.
-pub const PROBE: f64 = 0.1;
+/// The part of wall time by which the load probe pauses everything: the more, the less a given pause is hidden by what varies; a program
+/// that has less than that left over gives up some of it, whatever the load does.
+pub const PROBE: f64 = 0.2;
 /// Accounts that have a share of the processor and a tally of their own; later ones are taken to run all the time.
 const ACCOUNTS_MAX: usize = 1024;
 
@@ -462,11 +465,15 @@ impl Ledger {
             return None;
         }
         let wait = self.early(self.due_delay(window, stamp, arrived), arrived, now);
-        if !(HOLD_MIN..=HOLD_MAX).contains(&wait) {
+        if !(HOLD_MIN..=self.hold_max()).contains(&wait) {
             return None;
         }
         self.held.fetch_add(wait, Relaxed);
         Some(wait)
+    }
+
+    fn hold_max(&self) -> u64 {
+        if self.probe.load(Relaxed) == 0 { HOLD_MAX } else { HOLD_MAX_PROBED }
     }
 
     /// By how much what came at `arrived` with that delay is too early: it is due at arrived − delay of virtual time, which is now − G.
@@ -507,7 +514,7 @@ impl Ledger {
 
     /// The thread's work is because of what came at `arrived` with that delay.
     fn caused(&self, account: &Account, mut delay: u64, arrived: u64, now: u64) {
-        if self.early(delay, arrived, now) > HOLD_MAX {
+        if self.early(delay, arrived, now) > self.hold_max() {
             // Else the thread would sleep for it what the message did not have to, and all its connections with it.
             self.dropped.fetch_add(1, Relaxed);
             delay = delay.max(Self::delay(account));

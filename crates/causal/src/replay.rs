@@ -44,8 +44,10 @@ pub struct Replay {
     script: Script,
     /// By pace.
     followers: [Followers; 2],
+    /// By point.
     measures: Vec<Measure>,
-    measured: Outcome,
+    /// By pace.
+    measured: [Outcome; 2],
 }
 
 impl Replay {
@@ -60,17 +62,18 @@ impl Replay {
     #[must_use]
     pub fn next(self, trace: &Trace, lag: Option<f64>, cold: &Cold) -> Self {
         let script = script::write(trace, lag, cold, self.script);
-        let totals = recorded(&script);
+        let mut totals = recorded(&script);
+        let paces = [Pace::Closed, Pace::Open];
         let measures = totals.measures();
-        let measured = totals.outcome(&measures, script.busiest);
-        let followers = [Pace::Closed, Pace::Open].map(|pace| Followers::new(&script, pace));
+        let measured = paces.map(|pace| totals.outcome(&measures, pace, script.busiest));
+        let followers = paces.map(|pace| Followers::new(&script, pace));
         Self { script, followers, measures, measured }
     }
 
-    /// What the window came to as it was recorded.
+    /// What the window came to as it was recorded, taken as a replay at that pace takes it.
     #[must_use]
-    pub fn measured(&self) -> &Outcome {
-        &self.measured
+    pub fn measured(&self, pace: Pace) -> &Outcome {
+        &self.measured[pace as usize]
     }
 
     /// What the window comes to when the target takes `speedup` (0 to 1) less of its time. The same question has the same answer.
@@ -88,7 +91,7 @@ impl Replay {
     fn play(&self, change: &Change<'_>, pace: Pace) -> Outcome {
         let mut world = World::new(&self.script, &self.followers[pace as usize], change, pace);
         world.run();
-        let mut outcome = world.totals.outcome(&self.measures, self.script.busiest);
+        let mut outcome = world.totals.outcome(&self.measures, pace, self.script.busiest);
         for (point, pulls) in outcome.points.iter_mut().zip(&world.pulls) {
             let (worked, passed) =
                 pulls.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.hits * one.worked, sum.1 + one.hits * one.until));
@@ -608,11 +611,11 @@ impl Totals {
         self.tallies.iter().map(|tallies| Measure::choose(tallies)).collect()
     }
 
-    fn outcome(mut self, measures: &[Measure], busiest: f64) -> Outcome {
+    fn outcome(&mut self, measures: &[Measure], pace: Pace, busiest: f64) -> Outcome {
         let of_point = self.tallies.iter().zip(&self.times).zip(&mut self.latencies).zip(measures);
         let points = of_point
             .map(|(((tallies, times), latencies), measure)| {
-                PointOutcome::new(times.len() as u64, measure.apply(tallies, times, self.backlog), latencies)
+                PointOutcome::new(times.len() as u64, measure.at(pace).apply(tallies, times, self.backlog), latencies)
             })
             .collect();
         Outcome { points, busiest }
@@ -636,6 +639,12 @@ impl Measure {
         let hits: u64 = tallies.iter().map(|tally| tally.hits).sum();
         let repeated: u64 = tallies.iter().map(|tally| tally.hits.saturating_sub(1)).sum();
         if repeated * 2 > hits { Self::Chains } else { Self::Pooled }
+    }
+
+    /// Whoever asks when he would never runs out, and where a connection was used last is no moment like others: the more of them are
+    /// needed, the more wait.
+    fn at(self, pace: Pace) -> Self {
+        if pace == Pace::Open { Self::Pooled } else { self }
     }
 
     /// `times` are those of all units, ascending. The first ones, done with what lay in queues when the window began, do not count, up

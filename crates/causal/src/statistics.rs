@@ -25,6 +25,17 @@ impl Estimate {
         if self.freedom > 0.0 { t_quantile(self.freedom) * self.error } else { f64::INFINITY }
     }
 
+    /// The same where an error of `error` was expected before anything was observed, as firmly as `freedom` observations beyond the first
+    /// would show it (a scaled inverse χ² as the variance's prior: Gelman et al., Bayesian Data Analysis, §2.6). Where nothing was
+    /// observed of the error, only what was expected is left. `freedom` is above 0.
+    #[must_use]
+    pub fn expecting(&self, error: f64, freedom: f64) -> Self {
+        let all = self.freedom + freedom;
+        let squares =
+            freedom * error * error + if self.freedom > 0.0 { self.freedom * self.error * self.error } else { 0.0 };
+        Self { error: (squares / all).sqrt(), freedom: all, ..*self }
+    }
+
     /// How probable a value at least that far from `from` is if that were the truth; `more` is a standard error from elsewhere.
     #[must_use]
     pub fn probability(&self, from: f64, more: f64) -> f64 {

@@ -64,11 +64,21 @@ pub fn loops(loops: usize, clients: usize, steps: &[Step]) -> Program {
     program
 }
 
+/// One event loop with so many closed clients, whose way from an answer to the next request is so long.
+#[must_use]
+pub fn far(clients: usize, way: u64) -> Program {
+    one_loop(clients, Client::Closed(Time::About(way)))
+}
+
 /// One event loop, asked by so many clients at so many requests a second in all, whatever it answers.
 #[must_use]
 pub fn open(clients: usize, rate: u64) -> Program {
     let distance = Time::Random(1_000 * MS * clients as u64 / rate);
-    (0..clients).fold(Program::default(), |program, _| program.task(0, Some(Client::Open(distance)), request()))
+    one_loop(clients, Client::Open(distance))
+}
+
+fn one_loop(clients: usize, client: Client) -> Program {
+    (0..clients).fold(Program::default(), |program, _| program.task(0, Some(client), request()))
 }
 
 /// Threads that take a lock over and over, so long inside and four times that outside; half of the inside or an eighth of the outside

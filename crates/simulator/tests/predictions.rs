@@ -5,7 +5,9 @@
 //! [`KNOWN`] says by how much, and the test holds it to that.
 
 use causal::ledger::Experiment;
+use causal::load::{Habit, ProbeBlock, judge};
 use causal::replay::Pace;
+use causal::report::LoadKind;
 use causeway_simulator::{Plan, cases, cases::Case, confirm, latency_saved, record, saved, screen, truth, weights};
 
 const MS: u64 = 1_000_000;
@@ -174,23 +176,32 @@ fn false_alarms() {
     assert!(alarms.iter().all(|&alarms| alarms as u64 * 20 <= runs), "{alarms:?} of {runs}");
 }
 
-// The load probe: a closed load gives up the tenth that everything is paused for, an open one gives up nothing.
+// The load probe: a closed load gives up the part that everything is paused for, an open one gives up nothing.
 #[test]
 fn a_probe_tells_a_closed_load_from_an_open_one() {
-    let plan = Plan { warm_up: 20 * MS, window: 150 * MS, rest: 10 * MS, windows: 2 };
+    let plan = Plan { warm_up: 20 * MS, window: 125 * MS, rest: 10 * MS, windows: 2 };
+    let time = (plan.windows as u64 * plan.window) as f64;
     let cases = [
-        ("2 connections", cases::loops(1, 2, &cases::request()), 0.7..1.3),
-        ("32 connections", cases::loops(1, 32, &cases::request()), 0.7..1.3),
-        ("a pipeline", cases::pipeline(20_000, 50_000, true), 0.7..1.3),
-        ("10 k/s", cases::open(16, 10_000), -0.3..0.3),
+        ("2 connections", cases::loops(1, 2, &cases::request()), LoadKind::Closed),
+        ("32 connections", cases::loops(1, 32, &cases::request()), LoadKind::Closed),
+        ("64 connections, 40 ms away", cases::far(64, 40 * MS), LoadKind::Closed),
+        ("a pipeline", cases::pipeline(20_000, 50_000, true), LoadKind::Closed),
+        ("10 k/s on 16 connections", cases::open(16, 10_000), LoadKind::Limited),
+        ("10 k/s on 400, each every 40 ms", cases::open(400, 10_000), LoadKind::Limited),
     ];
-    for (name, program, want) in cases {
-        let mut lost = 0.0;
-        for seed in 1..=8 {
+    for (name, program, kind) in cases {
+        let block = |seed| {
             let probed = confirm(&program, seed, &Experiment { weights: None, speedup: 0.0 }, plan);
-            lost += (1.0 - probed.units.1 as f64 / probed.units.0 as f64) / 0.1 / 8.0;
-        }
-        println!("{name}: elasticity {lost:.2}");
-        assert!(want.contains(&lost), "{name}: {lost}");
+            ProbeBlock {
+                control: [probed.units.0 as f64, time],
+                paused: [probed.units.1 as f64, time],
+                pauses: probed.delayed as f64,
+                held: probed.held as f64 / plan.window as f64,
+            }
+        };
+        let blocks: Vec<ProbeBlock> = (1..=12).map(block).collect();
+        let verdict = judge(&blocks, 0.5, Habit::default());
+        println!("{name}: {verdict:?}");
+        assert_eq!((verdict.kind, verdict.blocks), (kind, 12), "{name}: {verdict:?}");
     }
 }

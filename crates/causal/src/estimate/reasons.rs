@@ -266,7 +266,7 @@ fn load(say: &mut impl FnMut(&str, ReasonCode, String), seen: &Seen<'_>, units: 
                 "a part of the load sets its own pace: of a pause the rate gave up {percent:.0} %, and gains are scaled by that"
             ),
         ),
-        LoadKind::Closed if seen.has_load && units > 0 && seen.is_final && !seen.verdict.is_known() => say(
+        LoadKind::Closed if seen.has_load && units > 0 && seen.is_final && seen.verdict.blocks == 0 => say(
             "",
             ReasonCode::Imprecise,
             "whether the load follows the program's pace could not be tried well enough; it is taken to".into(),

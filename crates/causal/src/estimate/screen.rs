@@ -201,7 +201,7 @@ impl Screen {
         }
         if let Some(&first) = points.first() {
             let again = if recording.packed.hook > 0.0 { &replay.run_as_recorded(pace) } else { &before };
-            self.fidelity.push(replay.measured().point(first), again.point(first));
+            self.fidelity.push(replay.measured(pace).point(first), again.point(first));
             for (&point, bare) in points.iter().zip(&mut self.bare) {
                 bare.push(again.point(point), before.point(point));
             }

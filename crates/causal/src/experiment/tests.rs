@@ -180,13 +180,62 @@ fn windows_are_as_long_as_progress_needs() {
     let slow = Tempo { hits: 1e-8, octets: 1e-3, ..SERVER };
     let far = run(settings(1, Modes::Both, 0.05), slow, true, &[("a", 0.1)], |pause, _| 0.1 * pause.speedup);
     assert!(far.records[1..].iter().filter(|(_, length)| *length == RECORD[2]).count() + 2 >= far.records.len());
-    assert!(far.pauses.iter().filter(|one| one.length == PAUSE[1]).count() * 2 > far.pauses.len());
+    let targets = || far.pauses.iter().filter(|one| one.subject != Subject::Load);
+    assert!(targets().filter(|one| one.length == PAUSE[1]).count() * 2 > targets().count());
     let near = run(settings(1, Modes::Both, 0.03), SERVER, true, &[("a", 0.1)], |pause, _| 0.1 * pause.speedup);
     assert!(
         near.records[1..near.records.len() - 1].iter().all(|(_, length)| *length == RECORD[1]),
         "{:?}",
         near.records
     );
+}
+
+/// A probe's windows with pauses are short, those without twice as long; a target's are all alike.
+#[test]
+fn the_control_of_a_probe_is_longer() {
+    for (hits, length) in [(2e-5, PROBED[0]), (1e-8, PROBED[1])] {
+        let run = run(settings(1, Modes::Both, 0.05), Tempo { hits, ..SERVER }, true, &[("a", 0.1)], |pause, _| {
+            if pause.subject == Subject::Load { PROBE } else { 0.1 * pause.speedup }
+        });
+        let of = |is_probe| run.pauses.iter().filter(move |one| (one.subject == Subject::Load) == is_probe);
+        assert!(of(true).count() >= 16 && of(false).count() >= 16, "{:?}", run.pauses);
+        for one in of(true) {
+            assert_eq!(one.length, if one.treated { length } else { 2 * length }, "{one:?}");
+        }
+        for block in run.pauses.chunk_by(|a, b| a.block == b.block).filter(|block| block[0].subject != Subject::Load) {
+            assert!(block.iter().all(|one| one.length == block[0].length), "{block:?}");
+        }
+    }
+}
+
+/// Where too much was held at the end of short probes, those that follow are as long as they may be.
+#[test]
+fn probes_become_longer_where_that_is_wanted() {
+    let mut plan = Plan::new(settings(5, Modes::Screen, 0.03), 0);
+    let mut lengths = [Vec::new(), Vec::new()];
+    let recorded = |plan: &mut Plan, now, length| {
+        plan.recorded(now, length, SERVER, true);
+        if now > 5_000 * MS {
+            plan.probe_longer();
+        }
+    };
+    drive(
+        &mut plan,
+        0,
+        |_, _| (),
+        recorded,
+        |plan, opened, pause| {
+            if pause.treated {
+                lengths[usize::from(opened > 7_000 * MS)].push(pause.length);
+            }
+            let spent = if pause.treated { (PROBE * pause.length as f64) as u64 } else { 0 };
+            plan.paused(opened + pause.length, &pause, pause.length, spent);
+            pause.length
+        },
+    );
+    let [before, after] = lengths;
+    assert!(before.len() >= 4 && before.iter().filter(|&&length| length == PROBED[0]).count() >= 4, "{before:?}");
+    assert!(after.len() >= 4 && after.iter().all(|&length| length == PROBED[1]), "{after:?}");
 }
 
 /// A target for which not even two short windows are within the budget is said to be out of reach, not tried in vain.

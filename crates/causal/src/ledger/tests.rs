@@ -319,13 +319,13 @@ fn a_lock_carries_its_last_reader() {
 }
 
 #[test]
-fn a_load_probe_pauses_everybody_for_a_tenth() {
+fn a_load_probe_pauses_everybody_for_a_fifth() {
     let ledger = Ledger::new();
     ledger.open(WINDOW, &Experiment { weights: None, speedup: 1.0 }, T0);
     let account = thread(&ledger, 0, 1);
     ledger.credit(&account, T0 + 5000 * US);
     assert_eq!(delay(&account), 0);
-    assert_eq!(ledger.owed(&account, Urgency::Unawaited, T0 + 5000 * US), 500 * US);
+    assert_eq!(ledger.owed(&account, Urgency::Unawaited, T0 + 5000 * US), 1000 * US);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use progress::ENTRIES_MAX;
 
 use crate::estimate::{Block, Crew, Effort, Evidence, Finding, Kinds, Recording, Recordings, Request, sampling_error};
 use crate::experiment::{POLL, Pause, Plan, Settings, Step, Subject, Tempo};
+use crate::ledger::Spent;
 use crate::load::ProbeBlock;
 use crate::outcome::Outcome;
 use crate::policy::Costs;
@@ -59,7 +60,7 @@ pub(super) trait Program {
     /// What the open window cost so far, nanoseconds.
     fn spent(&self) -> u64;
     /// Closes it: what it came to and what it cost.
-    fn paused(&mut self) -> (Outcome, u64);
+    fn paused(&mut self) -> (Outcome, Spent);
     /// Takes the samples since the last time, and tells the kind of each.
     fn samples(&mut self, seen: &mut dyn FnMut(u32));
     /// What was not sampled so far.
@@ -321,13 +322,14 @@ impl<P: Program> Controller<'_, P> {
                 break;
             }
         }
+        // What it takes to close it is not in it: short windows would seem to do less than long ones.
+        let lasted = self.program.now() - opened;
         let (outcome, spent) = self.program.paused();
-        let now = self.program.now();
-        let lasted = now - opened;
-        self.plan.paused(now, pause, lasted, spent);
+        // What is held on connections is a part of the same delay.
+        self.plan.paused(self.program.now(), pause, lasted, spent.delayed);
         self.evidence.paused += 1;
         self.evidence.aborted += u64::from(is_aborted);
-        self.evidence.spent += spent;
+        self.evidence.spent += spent.delayed;
         open.windows += 1;
         self.count(&mut open, pause, &outcome, lasted, spent);
         if open.windows < 4 {
@@ -352,7 +354,7 @@ impl<P: Program> Controller<'_, P> {
         Some(Open { number: pause.block, windows: 0, of })
     }
 
-    fn count(&mut self, open: &mut Open, pause: &Pause, outcome: &Outcome, lasted: u64, spent: u64) {
+    fn count(&mut self, open: &mut Open, pause: &Pause, outcome: &Outcome, lasted: u64, spent: Spent) {
         let points = progress::points().len().max(outcome.points.len());
         match &mut open.of {
             Of::Load(block, units) => {
@@ -362,13 +364,14 @@ impl<P: Program> Controller<'_, P> {
                 }
                 if pause.treated {
                     block.paused[1] += lasted as f64;
-                    block.pauses += spent as f64;
+                    block.pauses += spent.delayed as f64;
+                    block.held += spent.held as f64 / lasted.max(1) as f64;
                 } else {
                     block.control[1] += lasted as f64;
                 }
             }
             Of::Target { block, .. } => {
-                block.add(outcome, lasted.saturating_sub(spent) as f64, pause.treated, points);
+                block.add(outcome, lasted.saturating_sub(spent.delayed) as f64, pause.treated, points);
             }
         }
         self.sample(open.of.kinds());
@@ -406,6 +409,9 @@ impl<P: Program> Controller<'_, P> {
         self.plan.confirm(finding.candidates.iter().filter_map(|name| Some((name.as_str(), share(name)?))));
         let is_limited = finding.verdict.kind == LoadKind::Limited;
         self.plan.load_known(finding.verdict.is_known(), !is_limited);
+        if finding.verdict.wants_longer {
+            self.plan.probe_longer();
+        }
         (self.publish)(Phase::Screening, Some(finding.report.clone()));
         self.finding = Some(finding);
     }

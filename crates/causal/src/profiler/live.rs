@@ -9,7 +9,7 @@ use progress::{Account, Attention, accounts, attend};
 
 use crate::clock;
 use crate::estimate::{Analyst, Effort, Evidence, Finding, Naming, Recording, Request};
-use crate::ledger::Experiment;
+use crate::ledger::{Experiment, Spent};
 use crate::outcome::Outcome;
 use crate::own;
 use crate::policy::{Costs, Recorder, Rule};
@@ -161,12 +161,10 @@ impl Program for Live {
         RECORDER.ledger().spent(clock::now()).delayed
     }
 
-    fn paused(&mut self) -> (Outcome, u64) {
+    fn paused(&mut self) -> (Outcome, Spent) {
         close();
         std::thread::sleep(GRACE);
-        let (outcome, spent) = RECORDER.outcome();
-        // What is held on connections is a part of the same delay.
-        (outcome, spent.delayed)
+        RECORDER.outcome()
     }
 
     fn samples(&mut self, seen: &mut dyn FnMut(u32)) {

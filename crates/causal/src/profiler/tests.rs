@@ -6,7 +6,7 @@ use super::controller::{Program, Run};
 use super::*;
 use crate::estimate::{Analyst, Effort, Evidence, Finding, Naming, Recording};
 use crate::experiment::{COUNTED, Dice};
-use crate::ledger::PROBE;
+use crate::ledger::{PROBE, Spent};
 use crate::outcome::{Outcome, PointOutcome};
 use crate::policy::Costs;
 use crate::report::{LoadKind, Mode, Stack, TargetReport};
@@ -232,7 +232,7 @@ impl Program for Simulated {
         self.sim.spent as u64
     }
 
-    fn paused(&mut self) -> (Outcome, u64) {
+    fn paused(&mut self) -> (Outcome, Spent) {
         let sim = &mut self.sim;
         let (_, gain) = sim.pausing.take().unwrap();
         let wall = (sim.now - sim.opened) as f64;
@@ -248,7 +248,7 @@ impl Program for Simulated {
             ..PointOutcome::default()
         };
         self.purse.push((sim.now, sim.spent));
-        (Outcome { points, busiest: 1.0 }, sim.spent as u64)
+        (Outcome { points, busiest: 1.0 }, Spent { delayed: sim.spent as u64, ..Spent::default() })
     }
 
     fn samples(&mut self, seen: &mut dyn FnMut(u32)) {

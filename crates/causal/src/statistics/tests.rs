@@ -36,6 +36,18 @@ fn a_stream_has_mean_and_variance() {
     close(stream.variance(), 30.0, 1e-6);
 }
 
+/// Gelman et al., Bayesian Data Analysis, §2.6: ν₀ = 4 with σ₀ = 2 and three degrees of freedom with s = 1 give √(19/7) and seven.
+#[test]
+fn what_is_expected_of_an_error_counts_beside_what_was_seen() {
+    let seen = Estimate { mean: 5.0, error: 1.0, freedom: 3.0 };
+    let both = seen.expecting(2.0, 4.0);
+    assert_eq!((both.mean, both.freedom), (5.0, 7.0));
+    close(both.error, (19.0_f64 / 7.0).sqrt(), 1e-12);
+    // Of one observation nothing is seen.
+    let alone = Estimate { mean: 5.0, error: f64::INFINITY, freedom: 0.0 }.expecting(2.0, 4.0);
+    assert_eq!((alone.error, alone.freedom), (2.0, 4.0));
+}
+
 /// What several threads found is what one would have.
 #[test]
 fn parts_are_put_together() {
