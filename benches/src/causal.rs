@@ -25,7 +25,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::machine::{self, Machine};
+use crate::machine::{self, Machine, Ticks};
 use crate::progress::Progress;
 use crate::record;
 use crate::server::Cores;
@@ -66,8 +66,8 @@ impl Settings {
                 arguments,
                 asking,
                 repetitions: 1,
-                blocks: 2,
-                stretch: Duration::from_millis(500),
+                blocks: 4,
+                stretch: Duration::from_millis(250),
                 coz_seconds: 6,
                 worthless: (10, 2.0),
                 cost: (4, 10, &[5.0, 10.0]),
@@ -81,8 +81,8 @@ impl Settings {
             arguments,
             asking,
             repetitions: 3,
-            blocks: 5,
-            stretch: Duration::from_secs(1),
+            blocks: 16,
+            stretch: Duration::from_millis(250),
             coz_seconds: 15,
             worthless: (100, 3.0),
             cost: (5, 30, &[5.0, 10.0, 20.0, 40.0, 80.0]),
@@ -111,6 +111,8 @@ pub struct Results {
     pub commit: String,
     /// The machine measured on.
     pub machine: Machine,
+    /// The part of the processors' time that the host took meanwhile, from 0 to 1.
+    pub stolen: f64,
     /// The arguments that change what is measured.
     pub arguments: String,
     /// Tools' versions.
@@ -144,6 +146,7 @@ pub fn run(shop: &mut Workshop, settings: &Settings, parent: &Path) -> Result<Pa
         date: machine::date()?,
         commit: machine::commit(&shop.root)?,
         machine: Machine::here()?,
+        stolen: 0.0,
         arguments: settings.arguments.clone(),
         versions: shop.versions.clone(),
         steps_per_ms,
@@ -152,6 +155,7 @@ pub fn run(shop: &mut Workshop, settings: &Settings, parent: &Path) -> Result<Pa
         cost: None,
         skipped,
     };
+    let begun = Ticks::now()?;
     let directory = record::create_directory(parent, "causal", &results.date, &results.commit)?;
     fs::create_dir_all(directory.join("predictions"))?;
     // The load runs in this process; the programs say themselves where they run.
@@ -177,7 +181,7 @@ pub fn run(shop: &mut Workshop, settings: &Settings, parent: &Path) -> Result<Pa
                 results.skipped.push(format!("{}: {error:#}", case.name));
             }
         }
-        write(&results, &directory)?;
+        write(&mut results, &begun, &directory)?;
         progress.done(settings.planned_ms(case));
     }
     if nine > 0 {
@@ -195,7 +199,7 @@ pub fn run(shop: &mut Workshop, settings: &Settings, parent: &Path) -> Result<Pa
         }
     }
     results.skipped = results.skipped.iter().map(|line| shop.shown(line)).collect();
-    write(&results, &directory)?;
+    write(&mut results, &begun, &directory)?;
     progress.end();
     Ok(directory)
 }
@@ -248,8 +252,9 @@ fn run_case(
     Ok(rows)
 }
 
-fn write(results: &Results, directory: &Path) -> Result<()> {
-    fs::write(directory.join("results.json"), serde_json::to_string_pretty(results)? + "\n")?;
+fn write(results: &mut Results, begun: &Ticks, directory: &Path) -> Result<()> {
+    results.stolen = Ticks::now()?.stolen_since(begun);
+    fs::write(directory.join("results.json"), serde_json::to_string_pretty(&*results)? + "\n")?;
     fs::write(directory.join("README.md"), page::page(results))?;
     if let Some(svg) = page::picture(&results.rows) {
         fs::write(directory.join("predictions.svg"), svg)?;

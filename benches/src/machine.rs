@@ -38,6 +38,34 @@ impl Machine {
     }
 }
 
+/// What the processors' time went into since the machine started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticks {
+    all: u64,
+    /// What a virtual machine's host gave to others while there was work here: `steal` of proc_stat(5).
+    stolen: u64,
+}
+
+impl Ticks {
+    /// Up to now.
+    pub fn now() -> Result<Self> {
+        Self::of(&fs::read_to_string("/proc/stat")?).context("/proc/stat has no line of all processors")
+    }
+
+    fn of(stat: &str) -> Option<Self> {
+        let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+        // What guests had is in `user` and `nice` already.
+        let ticks: Option<Vec<u64>> = line.split_whitespace().take(8).map(|ticks| ticks.parse().ok()).collect();
+        let ticks = ticks?;
+        Some(Self { all: ticks.iter().sum(), stolen: *ticks.get(7)? })
+    }
+
+    /// The part of the time since then that the host took, from 0 to 1.
+    pub fn stolen_since(&self, then: &Self) -> f64 {
+        self.stolen.saturating_sub(then.stolen) as f64 / self.all.saturating_sub(then.all).max(1) as f64
+    }
+}
+
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let line = text.lines().find(|line| line.starts_with(name))?;
     Some(line.split_once(':')?.1.trim())
@@ -73,6 +101,18 @@ mod tests {
         let text = "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\n";
         assert_eq!(field(text, "model name"), Some("Some CPU @ 2 GHz"));
         assert_eq!(field(text, "flags"), None);
+    }
+
+    #[test]
+    fn the_hosts_part_of_the_time() {
+        let at = |line: &str| Ticks::of(&format!("{line}\ncpu0 1 1 1 1 1 1 1 1 1 1\nintr 5\n"));
+        let then = at("cpu  100 0 20 300 5 0 1 10 50 0").unwrap();
+        let now = at("cpu  160 0 40 310 5 0 1 20 90 0").unwrap();
+        assert_eq!((then, now.stolen_since(&then)), (Ticks { all: 436, stolen: 10 }, 0.1));
+        assert_eq!(then.stolen_since(&then), 0.0);
+        assert_eq!((at("cpu  1 2 3"), at("cpu  1 2 3 x 5 6 7 8"), Ticks::of("cpu0 1")), (None, None, None));
+        let now = Ticks::now().unwrap();
+        assert!(now.all > 0 && now.stolen <= now.all, "{now:?}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Medians and how far to trust them.
 
+use causal::statistics::NORMAL;
+
 /// The median; NaN of nothing.
 pub fn median(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
@@ -31,6 +33,24 @@ pub fn paired(peers: &[f64], limits: &[f64]) -> Vec<f64> {
     peers.iter().zip(limits.windows(2)).map(|(peer, limit)| peer / f64::midpoint(limit[0], limit[1])).collect()
 }
 
+/// What pairs differ by, the Hodges-Lehmann estimate (the median of all means of two, a sample with itself included), and its 95 % interval
+/// by Wilcoxon's signed ranks (Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, §3.2 and 3.3). Of a normal distribution it
+/// tells nearly as much as the mean, and a few pairs in which the host stood still hardly move it. Of fewer than six the interval is
+/// all there is, and holds less often. NaN of nothing.
+pub fn centre(samples: &[f64]) -> (f64, [f64; 2]) {
+    let mut means: Vec<f64> = (0..samples.len())
+        .flat_map(|at| samples[at..].iter().map(move |other| f64::midpoint(samples[at], *other)))
+        .collect();
+    means.sort_unstable_by(f64::total_cmp);
+    let count = samples.len() as f64;
+    let (ranks, error) = (count * (count + 1.0) / 4.0, (count * (count + 1.0) * (2.0 * count + 1.0) / 24.0).sqrt());
+    let outside = (ranks - NORMAL * error).max(0.0) as usize;
+    match means.len().checked_sub(1 + outside) {
+        Some(last) => (median(&means), [means[outside], means[last]]),
+        None => (f64::NAN, [f64::NAN; 2]),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,6 +68,21 @@ mod tests {
         let disturbed = spread(&[10.0, 10.1, 9.9, 10.05, 99.0]);
         assert!(calm > 0.0 && disturbed < 3.0 * calm, "{calm} {disturbed}");
         assert_eq!(spread(&[1.0]), 0.0);
+    }
+
+    /// Ten samples: 55 means, of which the table has the 9th and the 47th for 95.1 %.
+    #[test]
+    fn a_centre_is_hardly_moved_by_what_is_far_off() {
+        let calm: Vec<f64> = (1..=10).map(f64::from).collect();
+        let (middle, [low, high]) = centre(&calm);
+        assert_eq!((middle, low, high), (5.5, 3.0, 8.0));
+        let mut many: Vec<f64> = (0..32).map(|at| f64::from(at % 8)).collect();
+        let (_, [low, high]) = centre(&many);
+        many[..3].fill(1e6);
+        let (middle, [disturbed_low, disturbed_high]) = centre(&many);
+        assert!((3.5..5.0).contains(&middle) && low <= disturbed_low && disturbed_high < high + 1.5, "{many:?}");
+        assert_eq!(centre(&[2.0, 4.0]), (3.0, [2.0, 4.0]));
+        assert!(centre(&[]).0.is_nan());
     }
 
     #[test]

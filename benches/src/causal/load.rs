@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use causal::experiment::Dice;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
@@ -49,6 +50,8 @@ struct Shared {
     waited_ns: AtomicU64,
     /// How long the upstream takes, ns.
     delay_ns: AtomicU64,
+    /// The crowd that is to come from now on; 0 once it does.
+    crowd: AtomicU64,
     fault: Mutex<Option<anyhow::Error>>,
 }
 
@@ -93,6 +96,12 @@ impl Load {
     pub fn set_delay(&self, delay: Duration) {
         self.shared.delay_ns.store(nanoseconds(delay), Relaxed);
     }
+
+    /// From now on requests of an open loop come when they came the last time after the same number, which is not 0: two stretches behind
+    /// that differ by what the server does and not by who happened to come.
+    pub fn repeat(&self, crowd: u64) {
+        self.shared.crowd.store(crowd, Relaxed);
+    }
 }
 
 impl Drop for Load {
@@ -136,8 +145,9 @@ struct Asking {
     poll: rustix::fd::OwnedFd,
     client: Client,
     connections: Vec<Connection>,
-    /// Which request comes next.
-    random: u64,
+    /// Which request comes next, and when in an open loop.
+    paths: Dice,
+    gaps: Dice,
     /// Requests to be sent: when, on which connection.
     due: BinaryHeap<Reverse<(Instant, usize)>>,
     /// Of an open loop: what is due without a connection, and connections without a request.
@@ -188,7 +198,8 @@ impl Asking {
             poll,
             client,
             connections,
-            random: 0x9e37_79b9,
+            paths: Dice::new(1),
+            gaps: Dice::new(0),
             due,
             backlog: VecDeque::new(),
             free,
@@ -219,11 +230,15 @@ impl Asking {
             }
             let now = Instant::now();
             if let Drive::Open(rate) = self.client.drive {
+                match self.shared.crowd.swap(0, Relaxed) {
+                    0 => {}
+                    crowd => (self.gaps, next) = (Dice::new(crowd), now),
+                }
                 while next <= now {
                     ensure!(self.backlog.len() < BACKLOG_MAX, "the server is {BACKLOG_MAX} requests behind");
                     self.backlog.push_back(next);
                     // Gaps as of a crowd: exponential.
-                    next += Duration::from_secs_f64(-(1.0 - self.part()).ln() / rate);
+                    next += Duration::from_secs_f64(-(1.0 - self.gaps.part()).ln() / rate);
                 }
                 while let (Some(&due), Some(&index)) = (self.backlog.front(), self.free.last()) {
                     self.ask(index, due)?;
@@ -242,17 +257,9 @@ impl Asking {
         Ok(())
     }
 
-    /// From 0 to 1.
-    fn part(&mut self) -> f64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
     fn ask(&mut self, index: usize, due: Instant) -> Result<()> {
         let whole: u32 = self.client.paths.iter().map(|(_, weight)| weight).sum();
-        let mut drawn = (self.part() * f64::from(whole)) as u32;
+        let mut drawn = (self.paths.part() * f64::from(whole)) as u32;
         let path = self.client.paths.iter().position(|&(_, weight)| {
             let is_it = drawn < weight;
             drawn = drawn.saturating_sub(weight);

@@ -122,6 +122,13 @@ impl Running {
         Ok(())
     }
 
+    /// Who asks at a pace of his own does so from now on as the last time after the same number, which is not 0.
+    pub fn repeat(&self, crowd: u64) {
+        if let Some((load, _)) = &self.load {
+            load.repeat(crowd);
+        }
+    }
+
     /// A stretch begins.
     pub fn mark(&mut self) -> Result<Mark> {
         // taskset becomes the program and keeps its number.

@@ -1,9 +1,9 @@
-//! What really happens: the knob at 0 and at v by turns, in a process in which no profiler ever ran.
+//! What really happens: the knob at 0 and at v by turns, in a process in which no profiler ever ran. Where requests come at their own pace,
+//! the same crowd comes in both stretches of a pair (common random numbers), another one in each pair.
 
 use std::time::Duration;
 
 use anyhow::Result;
-use causal::statistics::Stream;
 use serde::{Deserialize, Serialize};
 
 use super::cases::{Case, Quantity};
@@ -21,7 +21,7 @@ pub struct Truth {
     pub quantity: Quantity,
     /// Percent that were cut.
     pub speedup: u32,
-    /// Mean of the pairs' gains.
+    /// What most pairs lie around: see [`stats::centre`].
     pub gain: f64,
     /// Half of its 95 % interval.
     pub half: f64,
@@ -45,17 +45,21 @@ pub fn measure(
     let mut running = Running::start(shop, case, steps_per_ms)?;
     std::thread::sleep(Duration::from_millis(500));
     let mut pairs: Vec<Vec<(Stretch, Stretch)>> = vec![Vec::new(); speedups.len()];
+    let mut crowds = 0;
     // The speed-ups by turns, so that what drifts meets all.
     for _ in 0..blocks {
         for (&speedup, pairs) in speedups.iter().zip(&mut pairs) {
-            let mut at = |percent| -> Result<Stretch> {
+            let mut at = |percent, crowd| -> Result<Stretch> {
                 running.turn(percent)?;
+                running.repeat(crowd);
                 std::thread::sleep(SETTLE);
                 let mark = running.mark()?;
                 std::thread::sleep(stretch);
                 running.since(&mark)
             };
-            let (first, second, third, fourth) = (at(0)?, at(speedup)?, at(speedup)?, at(0)?);
+            crowds += 2;
+            let (one, other) = (crowds - 1, crowds);
+            let (first, second, third, fourth) = (at(0, one)?, at(speedup, one)?, at(speedup, other)?, at(0, other)?);
             pairs.push((first, second));
             pairs.push((fourth, third));
         }
@@ -70,13 +74,15 @@ fn truth(quantity: Quantity, speedup: u32, pairs: &[(Stretch, Stretch)]) -> Trut
     let gains: Vec<f64> = pairs.iter().map(|(before, after)| 1.0 - after.of(quantity) / before.of(quantity)).collect();
     let baseline: Vec<f64> = pairs.iter().map(|(before, _)| before.of(quantity)).collect();
     let disturbed: Vec<f64> = pairs.iter().flat_map(|(before, after)| [before.disturbed, after.disturbed]).collect();
-    let mut mean = Stream::default();
-    gains.iter().for_each(|&gain| mean.push(gain));
+    // The host is as likely to disturb the one as the other, so it is their logarithms that lie evenly around what is true.
+    let left: Vec<f64> = gains.iter().map(|gain| (1.0 - gain).ln()).collect();
+    let (left, interval) = stats::centre(&left);
+    let [low, high] = interval.map(f64::exp);
     Truth {
         quantity,
         speedup,
-        gain: mean.mean(),
-        half: mean.estimate().map_or(f64::INFINITY, |mean| mean.half_width()),
+        gain: 1.0 - left.exp(),
+        half: (high - low) / 2.0,
         baseline_ns: stats::median(&baseline),
         disturbed: stats::median(&disturbed),
         pairs: gains,

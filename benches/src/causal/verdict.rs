@@ -1,4 +1,5 @@
-//! Predictions against truth: who passes. A prediction is near the truth, its interval is narrow, and that meets the truth's.
+//! Predictions against truth: who passes. A prediction is near the truth and its interval is narrow. Whether intervals meet the truth's is
+//! judged over all of them: of three 95 % intervals about the same truth one misses it by chance in every seventh case.
 
 use causal::report::Mode;
 use serde::{Deserialize, Serialize};
@@ -14,8 +15,8 @@ const OFF_MAX: f64 = 0.02;
 const OFF_PART: f64 = 0.1;
 /// How wide half of an interval may be: two points, or this part of the gain.
 const HALF_PART: f64 = 0.2;
-/// Which part of all repetitions an interval has to cover the truth in.
-const COVERED: f64 = 0.9;
+/// The part of all intervals that has to cover the truth.
+pub const COVERED: f64 = 0.9;
 
 /// One line of the table.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -68,9 +69,6 @@ pub fn judge(case: &Case, truth: &Truth, predictions: &[Prediction], coz: Option
         }
         Some(Err(why)) => faults.push(format!("no answer: {why}")),
         None => faults.push("no answer: the profiler was not run".to_owned()),
-    }
-    if (covered as f64) < COVERED * answers.len() as f64 && answer.is_some() {
-        faults.push(format!("covered in {covered} of {}", answers.len()));
     }
     let share = predictions.first().and_then(|prediction| prediction.target(case.target)).map(|target| target.share);
     Row {
@@ -143,7 +141,7 @@ mod tests {
         }
     }
 
-    /// |predicted − actual| ≤ max(2 pp, a tenth); half-width ≤ max(2 pp, a fifth); covered.
+    /// |predicted − actual| ≤ max(2 pp, a tenth); half-width ≤ max(2 pp, a fifth).
     #[test]
     fn a_row_passes_by_the_rule() {
         check(&[
@@ -151,11 +149,26 @@ mod tests {
             ("a tenth off", 0.30, 0.329, 0.03, &[]),
             ("more than a tenth off", 0.30, 0.335, 0.05, &["off"]),
             ("two points off, small gain", 0.01, 0.029, 0.02, &[]),
-            ("more than two points off", 0.0, 0.03, 0.01, &["off", "covered"]),
+            ("more than two points off", 0.0, 0.03, 0.01, &["off"]),
             ("too wide", 0.10, 0.10, 0.05, &["±"]),
-            ("not covered", 0.30, 0.32, 0.01, &["covered"]),
-            ("backwards", 0.05, -0.05, 0.01, &["off", "covered"]),
+            ("backwards", 0.05, -0.05, 0.01, &["off"]),
         ]);
+    }
+
+    /// The intervals' ends may just meet; every run counts, not only the one that is shown.
+    #[test]
+    fn intervals_that_meet_the_truths_are_counted() {
+        let truth = Truth {
+            quantity: Quantity::Throughput,
+            speedup: 50,
+            gain: 0.30,
+            half: 0.01,
+            baseline_ns: 1e5,
+            pairs: Vec::new(),
+            disturbed: 0.0,
+        };
+        let runs = [prediction(0.30, 0.01), prediction(0.319, 0.01), prediction(0.279, 0.01), prediction(0.33, 0.01)];
+        assert_eq!(judge(&CASES[0], &truth, &runs, None).covered, (2, 4));
     }
 
     #[test]
