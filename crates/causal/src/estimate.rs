@@ -27,7 +27,7 @@ pub use screen::{Answer, Crew, Question, Screen, Usual};
 use crate::load::{Habit, ProbeBlock, Verdict, judge};
 use crate::own;
 use crate::profiler::Modes;
-use crate::replay::{Cold, Pace};
+use crate::replay::Pace;
 use crate::report::{Load, LoadKind, Mode, OtherCurve, Perturbation, Progress, Report, Speech, Stack, TargetReport};
 use crate::sample::Lost;
 use crate::statistics::{FALSE_DISCOVERIES, NORMAL, Ratio, believed, sequence_half_width};
@@ -128,6 +128,8 @@ pub struct Evidence {
     pub halves: [(u64, Vec<u64>); 2],
     /// What hooks took, by estimate, nanoseconds.
     pub hooks: u64,
+    /// What each took in recorded windows, nanoseconds, where that is known better than the windows have it.
+    pub hook: Option<f64>,
     /// What the profiler's own threads took of all processors' time while it was measured, nanoseconds.
     pub own: u64,
     /// Blocks of pauses that are complete.
@@ -261,7 +263,7 @@ impl<N: Naming> Analyst<N> {
         let watch = Watch { began: Instant::now(), worked: AtomicU64::new(0), effort, is_superfluous };
         let names = progress::points();
         let points = points(&names, &evidence.recordings, &self.request.progress);
-        let usual = Usual::of(&evidence.recordings);
+        let usual = Usual::of(&evidence.recordings, evidence.hook);
         let utilisation = Screen::ask(&evidence.recordings, &usual, &[], &[], Pace::Closed, effort.crew, |windows| {
             watch.is_within(0.1, windows)
         });
@@ -274,6 +276,7 @@ impl<N: Naming> Analyst<N> {
         spans.sort_unstable();
         spans.dedup();
         self.naming.upstreams(&spans);
+        own::rest();
         // While others are measured, half of them: the processors are the program's.
         let most = if effort.is_final { TARGETS_MAX } else { TARGETS_MAX / 2 };
         let mut targets = self.naming.targets(&self.request.targets, most);
@@ -553,7 +556,7 @@ fn baseline(recordings: &[Arc<Recording>], points: &[u32]) -> Vec<f64> {
     let mut sums = vec![(0.0, 0.0); points.len()];
     let mut desk = Desk::default();
     for recording in recordings.iter().take(FIRST_WINDOWS * 2) {
-        let replay = desk.replay(recording, None, &Cold::default());
+        let replay = desk.replay(recording, &Usual::default());
         for (&point, (sum, count)) in points.iter().zip(&mut sums) {
             let point = replay.measured(Pace::Closed).point(point);
             *sum += point.latency_mean * point.timed as f64;

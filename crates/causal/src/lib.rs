@@ -16,7 +16,7 @@
 //! - `modules`: what is mapped into the process; `sample`, `symbols`, `target`: where the time goes, by name; which part of each kind of
 //!   work is a target's.
 //! - `outcome`: what a window came to.
-//! - `own`: what the profiler's own threads take.
+//! - `own`: what the profiler's own threads take, and when they rest.
 //! - `replay`: mode A: a recorded window, once more, with something faster.
 //! - `ledger`: mode B: who owes which pause, and when it is paid.
 //! - `experiment`, `load`, `statistics`, `estimate`: which windows come when, what drives the load, and what follows from them all.

@@ -1,9 +1,13 @@
-//! What the profiler's own threads take: processor time that the program could have had.
+//! The profiler's own threads: what they take, processor time that the program could have had; and when they rest, for as long as a window
+//! is open. What they would take in it is no matter of the program's, and what they leave of its caches is not what it has without them.
 
 use std::cell::Cell;
 use std::num::NonZero;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -31,6 +35,36 @@ pub(crate) fn taken() -> u64 {
     TAKEN.load(Relaxed) / *PROCESSORS.get_or_init(processors)
 }
 
+static RESTS: AtomicBool = AtomicBool::new(false);
+/// Held while [`RESTS`] is changed, so that nobody goes to sleep who was just told to go on.
+static CHANGES: Mutex<()> = Mutex::new(());
+static GO_ON: Condvar = Condvar::new();
+
+fn set_rests(rests: bool) {
+    let _changes = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
+    RESTS.store(rests, Release);
+}
+
+/// A window is about to be open: whoever asks by [`rest`] waits from now on.
+pub(crate) fn let_rest() {
+    set_rests(true);
+}
+
+/// None is open any more.
+pub(crate) fn let_go_on() {
+    set_rests(false);
+    GO_ON.notify_all();
+}
+
+/// Where the calling thread, one of those that work things out, may rest: comes back when no window is open. Asked every few milliseconds
+/// of work at least.
+pub(crate) fn rest() {
+    if RESTS.load(Acquire) {
+        let changes = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(GO_ON.wait_while(changes, |()| RESTS.load(Acquire)));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,5 +85,26 @@ mod tests {
         let (first, then, all) = took.join().expect("it does not panic");
         assert!(first >= 3_000_000 && first + then == all, "{first} {then} {all}");
         assert!(TAKEN.load(Relaxed) - before >= all);
+    }
+
+    #[test]
+    fn who_rests_goes_on_when_the_window_is_over() {
+        rest();
+        let_rest();
+        let (is_awake, rested) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                is_awake.store(true, Release);
+                rest();
+                rested.store(true, Release);
+            });
+            while !is_awake.load(Acquire) {
+                std::thread::yield_now();
+            }
+            assert!(!rested.load(Acquire));
+            let_go_on();
+        });
+        assert!(rested.load(Acquire));
+        rest();
     }
 }

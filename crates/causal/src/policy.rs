@@ -3,8 +3,9 @@
 //! A window's number says by which rule it runs: its lowest bits are the [`Rule`], the next one is the half of the logs that is written.
 //! So one load tells a hook everything, and what belongs to another window is known by its number.
 
+mod costs;
+
 use std::num::NonZeroU64;
-use std::sync::OnceLock;
 use std::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -18,6 +19,7 @@ use crate::outcome::Outcome;
 use crate::target::Weights;
 use crate::trace::{self, Event, Thread, Trace};
 use crate::{clock, kinds, sample};
+pub use costs::{Costs, Stretch, Toll};
 
 /// What a window is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -336,55 +338,6 @@ fn lock_number(lock: &Lock, account: &Account, window: u32) -> u64 {
         let mine = Stamp::new(window, fresh(account));
         lock.replace(was, mine).value(window).unwrap_or_default()
     })
-}
-
-/// What a hook costs, nanoseconds.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Costs {
-    /// While a window is open.
-    pub heard: f64,
-    /// Between windows, where a span that begins or ends is kept.
-    pub kept: f64,
-}
-
-/// What a hook costs a server, over what it costs in a loop: measured on ours, by processor time with windows and without.
-const REAL: f64 = 2.5;
-
-impl Costs {
-    /// Measured here and now: the one on an account that is no thread's, the other on the calling thread, while spans are heard; and so
-    /// many times as much as a real program has other things in its caches.
-    #[must_use]
-    pub fn measure() -> Self {
-        const PAIRS: u64 = 1024;
-        static TRIED: OnceLock<(Recorder, Account)> = OnceLock::new();
-        let (recorder, account) = TRIED.get_or_init(|| (Recorder::new(), Account::new(0, "")));
-        let policy: &dyn Policy = std::hint::black_box(recorder);
-        let span = progress::stage::ROUTE;
-        let heard = || {
-            let count = recorder.count.fetch_add(1, Relaxed) + 1;
-            recorder.window.store((count << COUNT_SHIFT | Rule::Record as u32) & WINDOW_MASK, Release);
-            let began = clock::now();
-            for _ in 0..PAIRS {
-                let before = policy.entered(account, span);
-                policy.left(account, &AtomicU32::new(before));
-            }
-            clock::now() - began
-        };
-        let kept = || {
-            let began = clock::now();
-            for _ in 0..PAIRS {
-                drop(std::hint::black_box(span).enter());
-            }
-            clock::now() - began
-        };
-        let best = |run: &dyn Fn() -> u64| {
-            // The first run pays for the memory; another thread may disturb one of the others.
-            run();
-            let best = (0..4).map(|_| run()).min().unwrap_or_default();
-            (best as f64 / (2 * PAIRS) as f64 * REAL).clamp(1.0, 1000.0)
-        };
-        Self { heard: best(&heard), kept: best(&kept) }
-    }
 }
 
 impl Policy for Recorder {

@@ -18,7 +18,7 @@ use atomic_waker::AtomicWaker;
 use causeway_message::{Method, StatusCode, StreamId, WriteList};
 use causeway_pipeline::route;
 use causeway_pipeline::{Body, BodyFault, Context, Ending, Generation, Response, Spare, Verdict, Worker};
-use progress::{Visit, is_heard, stage};
+use progress::{Visit, is_active, stage};
 
 use crate::clock;
 use crate::content::{Content, Pull};
@@ -186,7 +186,7 @@ impl Exchange {
     /// The kernel has all that was queued. Where that is the whole of the answer, the server made progress.
     #[inline]
     pub(crate) fn written(&mut self, core: &Core) {
-        if matches!(self.outbound, Outbound::Sent) && !std::mem::replace(&mut self.is_counted, true) && is_heard() {
+        if matches!(self.outbound, Outbound::Sent) && !std::mem::replace(&mut self.is_counted, true) && is_active() {
             self.count(core);
         }
     }

@@ -24,6 +24,8 @@ pub struct Account {
     log: OnceLock<Log>,
     /// Whether the thread waits in one of our primitives.
     pub(crate) stands: AtomicBool,
+    /// Units of progress while a profile ran; only the thread itself writes it.
+    hits: AtomicU64,
     /// Policy: what kind of work the thread does now; 0 when nothing is known.
     pub kind: AtomicU32,
     /// Policy: the window that the other cells belong to.
@@ -83,6 +85,16 @@ impl Account {
     #[inline]
     pub fn stands_still(&self) -> bool {
         self.stands.load(Relaxed)
+    }
+
+    /// How many units of progress its threads did so far while a profile ran, whether the policy was told of each or not.
+    pub fn hits(&self) -> u64 {
+        self.hits.load(Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn count_hit(&self) {
+        self.hits.store(self.hits.load(Relaxed) + 1, Relaxed);
     }
 
     /// What the thread writes down; its memory is taken when this is first asked for.

@@ -23,8 +23,8 @@ const SPANS: u8 = Attention::Spans as u8;
 pub enum Attention {
     /// Nothing: a hook is one load and one branch.
     Nothing,
-    /// In which spans each thread is, and behind which meeting, for a sampler: a few ns each. The policy is asked only around the
-    /// waits of threads that do not know what they wait for.
+    /// In which spans each thread is, and behind which meeting, for a sampler: a few ns each; and units of progress are counted. The
+    /// policy is asked only around the waits of threads that do not know what they wait for.
     Spans,
     /// Everything: the policy is asked at each hook.
     Everything,
@@ -194,16 +194,25 @@ pub fn after_block() {
     }
 }
 
-pub(crate) fn hit(point: Point) {
-    ask(|policy, account| policy.hit(account, point));
+/// A unit of progress is done: it is counted while a profile runs, and told of where the policy is asked.
+#[inline]
+pub(crate) fn done(tell: impl FnOnce(&'static dyn Policy, &'static Account)) {
+    match ATTENTION.load(Ordering::Relaxed) {
+        NOTHING => {}
+        SPANS => {
+            if let Some(account) = account::enrol() {
+                account.count_hit();
+            }
+        }
+        _ => drop(ask(|policy, account| {
+            account.count_hit();
+            tell(policy, account);
+        })),
+    }
 }
 
 pub(crate) fn visit_began(visit: &mut Stamp) {
     ask(|policy, account| policy.visit_began(account, visit));
-}
-
-pub(crate) fn visit_ended(visit: Stamp, point: Point) {
-    ask(|policy, account| policy.visit_ended(account, visit, point));
 }
 
 /// See [`Policy::hold`]; `None` while the policy is not asked.

@@ -42,9 +42,7 @@ impl Point {
     /// One unit of progress.
     #[inline]
     pub fn hit(self) {
-        if hooks::is_heard() {
-            hooks::hit(self);
-        }
+        hooks::done(|policy, account| policy.hit(account, self));
     }
 
     /// A unit began; [`end`](Self::end) ends the one that began first. Takes a lock while a window is open.
@@ -68,10 +66,9 @@ impl Point {
     /// A unit is done: the one that began first.
     #[inline]
     pub fn end(self) {
-        if hooks::is_heard() {
-            let begun = table(|points| points.open.get_mut(self.0 as usize).and_then(VecDeque::pop_front));
-            begun.unwrap_or_default().end(self);
-        }
+        let first = || table(|points| points.open.get_mut(self.0 as usize).and_then(VecDeque::pop_front));
+        let begun = if hooks::is_heard() { first() } else { None };
+        begun.unwrap_or_default().end(self);
     }
 }
 
@@ -111,9 +108,7 @@ impl Visit {
     /// points (all requests, those of one route).
     #[inline]
     pub fn end(self, point: Point) {
-        if hooks::is_heard() {
-            hooks::visit_ended(self.0, point);
-        }
+        hooks::done(|policy, account| policy.visit_ended(account, self.0, point));
     }
 }
 

@@ -76,16 +76,22 @@ pub struct Usual {
     pub lag: Option<f64>,
     /// What its work takes more behind sleep.
     pub cold: Cold,
+    /// What a hook took, nanoseconds, where that is known better than each window has it.
+    pub hook: Option<f64>,
 }
 
 impl Usual {
     /// Takes some tens of milliseconds at most: the first few thousand jobs are gone through, and all lags sorted.
     #[must_use]
-    pub fn of(recordings: &[Arc<Recording>]) -> Self {
+    pub fn of(recordings: &[Arc<Recording>], hook: Option<f64>) -> Self {
         let lags = recordings.iter().flat_map(|recording| &recording.lags);
         let lag = usual_lag(&mut lags.map(|&lag| lag as f64).collect::<Vec<_>>());
-        let cold = Cold::of(recordings.iter().filter(|one| one.has_loop()).map(|one| one.packed.unpacked()));
-        Self { lag, cold }
+        let traces = recordings.iter().filter(|one| one.has_loop()).map(|one| {
+            own::rest();
+            let trace = one.packed.unpacked();
+            Trace { hook: hook.unwrap_or(trace.hook), ..trace }
+        });
+        Self { lag, cold: Cold::of(traces), hook }
     }
 }
 
@@ -108,9 +114,11 @@ pub(super) struct Desk {
 
 impl Desk {
     /// As [`Replay::new`].
-    pub(super) fn replay(&mut self, recording: &Recording, lag: Option<f64>, cold: &Cold) -> &Replay {
+    pub(super) fn replay(&mut self, recording: &Recording, usual: &Usual) -> &Replay {
         recording.packed.unpack(&mut self.trace);
-        self.replay = std::mem::take(&mut self.replay).next(&self.trace, lag, cold);
+        self.trace.hook = usual.hook.unwrap_or(self.trace.hook);
+        let lag = usual.lag.filter(|_| recording.lags.len() < LAGS_MIN);
+        self.replay = std::mem::take(&mut self.replay).next(&self.trace, lag, &usual.cold);
         &self.replay
     }
 }
@@ -193,8 +201,8 @@ impl Screen {
         desk: &mut Desk,
     ) {
         self.windows += 1;
-        let lag = usual.lag.filter(|_| recording.lags.len() < LAGS_MIN);
-        let replay = desk.replay(recording, lag, &usual.cold);
+        own::rest();
+        let replay = desk.replay(recording, usual);
         let before = replay.run(&Weights::default(), 0.0, pace);
         if !recording.packed.threads.is_empty() {
             self.busiest.push(before.busiest);
@@ -207,6 +215,7 @@ impl Screen {
             }
         }
         for (question, answers) in questions.iter().zip(&mut self.answers) {
+            own::rest();
             // Without the target in the window there is nothing to replay.
             let after = if concerns(recording, question.weights) {
                 &replay.run(question.weights, question.speedup, pace)

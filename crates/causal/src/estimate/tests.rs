@@ -74,17 +74,22 @@ fn loops(point: u32) -> [Arc<Recording>; 2] {
 fn windows_tell_one_another_how_long_a_loop_takes_to_be_up() {
     let point = progress::Point::named("estimate lags").id();
     let [busy, idle] = loops(point);
-    assert_eq!((busy.lags.len(), Usual::of(std::slice::from_ref(&busy)).lag), (0, None));
-    assert_eq!(Usual::of(&[busy.clone(), idle.clone()]).lag, Some(20_000.0));
+    assert_eq!((busy.lags.len(), Usual::of(std::slice::from_ref(&busy), None).lag), (0, None));
+    assert_eq!(Usual::of(&[busy.clone(), idle.clone()], None).lag, Some(20_000.0));
     let hot = weights(1.0, 0.0, 0.0);
     let questions = [Question { weights: &hot, speedup: 1.0 }];
     // The first window alone is asked.
     let left = |recordings: &[Arc<Recording>]| {
         let pace = Pace::Closed;
-        let screen =
-            Screen::ask(recordings, &Usual::of(recordings), &questions, &[point], pace, Crew::default(), |windows| {
-                windows < 1
-            });
+        let screen = Screen::ask(
+            recordings,
+            &Usual::of(recordings, None),
+            &questions,
+            &[point],
+            pace,
+            Crew::default(),
+            |windows| windows < 1,
+        );
         screen.answers[0][0].time.estimate().unwrap().mean
     };
     let (alone, told) = (left(std::slice::from_ref(&busy)), left(&[busy, idle]));
@@ -96,7 +101,7 @@ fn windows_tell_one_another_how_long_a_loop_takes_to_be_up() {
 fn few_lags_are_believed_up_to_what_a_wake_up_takes() {
     let few = |lags: &[u64]| {
         let empty = Recording::new(&Trace { span: 0..10_000_000, ..Trace::default() }, |_| None);
-        Usual::of(&[Arc::new(Recording { lags: lags.to_vec(), ..empty })]).lag
+        Usual::of(&[Arc::new(Recording { lags: lags.to_vec(), ..empty })], None).lag
     };
     assert_eq!(few(&[]), None);
     assert_eq!(few(&[8_000, 10_000, 500_000]), Some(10_000.0));
@@ -130,6 +135,12 @@ fn hooks_are_nobody_s_gain() {
     near(&screen.bare[0].time, 0.9);
     near(&screen.bare[1].time, 0.95);
     assert!(screen.answers[0][0].waiting.mean() < 1e-3, "it never waits");
+    // Where the whole run tells that a hook took twice as much as each window believed, 80 are left, 20 of them the target's.
+    let known = Usual { hook: Some(10_000.0), ..Usual::default() };
+    let screen = Screen::ask(&recordings, &known, &questions, &[point], pace, Crew::default(), |_| true);
+    near(&screen.answers[0][0].time, 1.0 - 10.0 / 80.0);
+    near(&screen.fidelity.time, 1.0);
+    near(&screen.bare[0].time, 0.8);
     // What is said of progress is what there is when nobody listens.
     let evidence = Evidence {
         recorded: (3, 30_000_000),

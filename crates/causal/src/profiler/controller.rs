@@ -65,8 +65,10 @@ pub(super) trait Program {
     fn samples(&mut self, seen: &mut dyn FnMut(u32));
     /// What was not sampled so far.
     fn lost(&self) -> Lost;
-    /// What hooks cost.
+    /// What hooks cost, as far as that is known.
     fn costs(&self) -> Costs;
+    /// What a hook took in windows, where that is known better than when they were recorded.
+    fn hook(&self) -> Option<f64>;
     /// What the profiler's own threads took so far: nanoseconds of processor time, by processor.
     fn own(&self) -> u64;
     /// Begins to work out what the evidence shows, beside the program; nothing while it still does.
@@ -398,6 +400,7 @@ impl<P: Program> Controller<'_, P> {
     fn evidence(&mut self) -> Evidence {
         self.evidence.elapsed = self.program.now() - self.began;
         self.evidence.hooks = self.plan.hooks();
+        self.evidence.hook = self.program.hook();
         self.evidence.lost = self.program.lost();
         self.evidence.unaffordable = self.plan.unaffordable().map(str::to_owned).collect();
         Evidence { recordings: self.recordings.all(), ..self.evidence.clone() }

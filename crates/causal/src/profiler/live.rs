@@ -12,7 +12,7 @@ use crate::estimate::{Analyst, Effort, Evidence, Finding, Naming, Recording, Req
 use crate::ledger::{Experiment, Spent};
 use crate::outcome::Outcome;
 use crate::own;
-use crate::policy::{Costs, Recorder, Rule};
+use crate::policy::{Costs, Recorder, Rule, Stretch, Toll};
 use crate::profiler::controller::Program;
 use crate::profiler::{StartError, Stop};
 use crate::report::Stack;
@@ -50,8 +50,14 @@ pub(super) struct Live {
     sampler: Option<Sampler>,
     batch: Batch,
     thinker: Option<Thinker>,
-    /// For how long each account's thread had had a processor, or waited for one, when the window began.
-    wanted: Vec<(u32, u64)>,
+    /// What each thread had done when the stretch of time began in which we are: a window, or what lies between two.
+    begun: Vec<Seen>,
+    /// For how long each had waited for a processor when the window began.
+    waited: Vec<(i32, u64)>,
+    /// The quiet stretch before the last window, and if that was recorded, what was done in it and how many hooks it heard.
+    quiet: Stretch,
+    heard: Option<(Stretch, f64)>,
+    toll: Toll,
     /// Which part of the time that it was not blocked each thread had or waited for one, lately.
     running: Vec<(u32, f64)>,
     /// The last window, for the memory that it has.
@@ -67,15 +73,20 @@ impl Live {
         let sampler = Sampler::start(rate).map_err(StartError::Sampler)?;
         let thinker = Thinker::start(request, rate.period()).map_err(StartError::Thread)?;
         attend(Attention::Spans);
+        let costs = Costs::measure();
         Ok(Self {
             stop: Arc::default(),
             sampler: Some(sampler),
             batch: Batch::default(),
             thinker: Some(thinker),
-            wanted: Vec::new(),
+            begun: seen(),
+            waited: Vec::new(),
+            quiet: Stretch::default(),
+            heard: None,
+            toll: Toll::new(costs.heard),
             running: Vec::new(),
             trace: Trace::default(),
-            costs: Costs::measure(),
+            costs,
             taken: {
                 own::tell();
                 own::taken()
@@ -90,6 +101,7 @@ impl Live {
     fn let_go(&mut self) {
         RECORDER.close();
         attend(Attention::Nothing);
+        own::let_go_on();
         self.sampler = None;
         self.trace = Trace::default();
         for account in accounts() {
@@ -118,8 +130,9 @@ impl Program for Live {
     }
 
     fn record(&mut self) {
-        self.wanted.clear();
-        self.wanted.extend(accounts().into_iter().filter_map(|one| Some((one.number(), wanted(one)?))));
+        self.end_quiet();
+        self.waited.clear();
+        self.waited.extend(self.begun.iter().map(|one| (one.tid, waited(one.tid))));
         // Whoever meets the window tells it everything from there on.
         attend(Attention::Everything);
         RECORDER.open(Rule::Record);
@@ -131,29 +144,28 @@ impl Program for Live {
 
     fn recorded(&mut self) -> Recording {
         close();
-        let all = accounts();
-        let used = |number: u32| {
-            let account: &Account = all.iter().find(|account| account.number() == number)?;
-            let before = self.wanted.iter().find(|&&(one, _)| one == number)?.1;
-            // Another thread may have the account by now.
-            wanted(account)?.checked_sub(before)
-        };
-        let used: Vec<Option<u64>> = all.iter().map(|account| used(account.number())).collect();
+        let began = std::mem::replace(&mut self.begun, seen());
+        let wanted: Vec<(u32, u64)> = self.begun.iter().filter_map(|now| self.wanted(&began, now)).collect();
+        own::let_go_on();
         std::thread::sleep(GRACE);
-        RECORDER.take(self.costs.heard, &mut self.trace);
-        let recording = Recording::new(&self.trace, |number| used.get(number as usize).copied().flatten());
+        let hook = self.toll.hook();
+        RECORDER.take(hook, &mut self.trace);
+        let of_account = |number| wanted.iter().find(|&&(one, _)| one == number).map(|&(_, wanted)| wanted);
+        let recording = Recording::new(&self.trace, of_account);
+        self.heard = since(&began, &self.begun).map(|heard| (heard, recording.hooks / hook));
         self.running.clear();
         self.running.extend(recording.packed.threads.iter().map(|thread| (thread.number, thread.running)));
         recording
     }
 
     fn pause(&mut self, weights: Option<&Weights>, speedup: f64) {
+        self.end_quiet();
         for account in accounts() {
             let known = self.running.iter().find(|&&(number, _)| number == account.number());
             RECORDER.ledger().set_running(account, known.map_or(1.0, |&(_, part)| part));
         }
         attend(Attention::Everything);
-        RECORDER.ledger().set_hook(self.costs.heard as u64);
+        RECORDER.ledger().set_hook(self.toll.hook() as u64);
         RECORDER.open_experiment(&Experiment { weights, speedup });
     }
 
@@ -163,6 +175,8 @@ impl Program for Live {
 
     fn paused(&mut self) -> (Outcome, Spent) {
         close();
+        self.begun = seen();
+        own::let_go_on();
         std::thread::sleep(GRACE);
         RECORDER.outcome()
     }
@@ -185,7 +199,11 @@ impl Program for Live {
     }
 
     fn costs(&self) -> Costs {
-        self.costs
+        Costs { heard: self.toll.hook(), ..self.costs }
+    }
+
+    fn hook(&self) -> Option<f64> {
+        Some(self.toll.hook())
     }
 
     fn own(&self) -> u64 {
@@ -225,6 +243,28 @@ impl Program for Live {
 }
 
 impl Live {
+    /// A window is about to begin: the profiler's other threads rest, and the stretch since the last one is over.
+    fn end_quiet(&mut self) {
+        own::let_rest();
+        let now = seen();
+        let quiet = since(&self.begun, &now).unwrap_or_default();
+        let before = std::mem::replace(&mut self.quiet, quiet);
+        if let Some((heard, hooks)) = self.heard.take() {
+            self.toll.told(heard, before + quiet, hooks);
+        }
+        self.begun = now;
+    }
+
+    /// For how long a thread has had a processor since then or waited for one, by its account; `None` where it was another one then.
+    ///
+    /// Who waits for a processor waits the longer the more it has to do, so that time shrinks as its work does. What is neither this nor a
+    /// block that the program told of is a wait that nobody told of (a file, a page, a lock that has no hook), and is not made shorter.
+    fn wanted(&self, then: &[Seen], now: &Seen) -> Option<(u32, u64)> {
+        let then = then.iter().find(|one| one.tid == now.tid && one.number == now.number)?;
+        let (_, before) = self.waited.iter().find(|&&(tid, _)| tid == now.tid)?;
+        Some((now.number, now.had.saturating_sub(then.had) + waited(now.tid).saturating_sub(*before)))
+    }
+
     fn hand_over(&mut self) {
         if let Some(thinker) = &self.thinker {
             // Nobody there: then nobody will miss them.
@@ -260,7 +300,10 @@ impl Thinker {
             let mut analyst = Analyst::new(request, Profile::new(period)).ending_by(theirs);
             for ask in asked {
                 match ask {
-                    Ask::Samples(batch) => batch.each(|sample| analyst.naming().add(sample)),
+                    Ask::Samples(batch) => batch.each(|sample| {
+                        own::rest();
+                        analyst.naming().add(sample);
+                    }),
                     Ask::Look(evidence, effort) => {
                         let finding = analyst.look(&evidence, effort);
                         // Before anybody begins another profile, which is not to pay for it.
@@ -338,13 +381,35 @@ impl Naming for Profile {
     }
 }
 
-/// For how long an account's thread has had a processor or waited for one, nanoseconds; `None` when it has ended.
-///
-/// Who waits for a processor waits the longer the more it has to do, so that time shrinks as its work does. What is neither this nor a
-/// block that the program told of is a wait that nobody told of (a file, a page, a lock that has no hook), and is not made shorter.
-fn wanted(account: &Account) -> Option<u64> {
-    let had = cpu_time(account)?;
-    let statistics = std::fs::read_to_string(format!("/proc/self/task/{}/schedstat", account.tid()?)).ok();
-    let waited = statistics.and_then(|text| text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
-    Some(had + waited.unwrap_or(0))
+/// What a thread had done at some moment.
+struct Seen {
+    number: u32,
+    tid: i32,
+    /// For how long it has had a processor, nanoseconds.
+    had: u64,
+    hits: u64,
+}
+
+/// What all threads have done so far.
+fn seen() -> Vec<Seen> {
+    let of_account = |account: &Account| {
+        Some(Seen { number: account.number(), tid: account.tid()?, had: cpu_time(account)?, hits: account.hits() })
+    };
+    accounts().into_iter().filter_map(of_account).collect()
+}
+
+/// What they did between two moments; `None` where they are not the same threads.
+fn since(then: &[Seen], now: &[Seen]) -> Option<Stretch> {
+    let pairs = || then.iter().zip(now);
+    let are_same = then.len() == now.len() && pairs().all(|(then, now)| then.tid == now.tid);
+    are_same.then(|| Stretch {
+        processor: pairs().map(|(then, now)| now.had.saturating_sub(then.had)).sum(),
+        hits: pairs().map(|(then, now)| now.hits.saturating_sub(then.hits)).sum(),
+    })
+}
+
+/// For how long a thread has waited for a processor, nanoseconds; 0 where the system does not say.
+fn waited(tid: i32) -> u64 {
+    let statistics = std::fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")).unwrap_or_default();
+    statistics.split_ascii_whitespace().nth(1).and_then(|text| text.parse().ok()).unwrap_or(0)
 }

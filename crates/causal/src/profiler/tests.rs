@@ -276,6 +276,10 @@ impl Program for Simulated {
         Costs { heard: 25.0, kept: 2.5 }
     }
 
+    fn hook(&self) -> Option<f64> {
+        None
+    }
+
     fn think(&mut self, evidence: Evidence, effort: Effort) {
         // Without optimisation it takes longer.
         let effort = Effort { time: effort.time * 10, ..effort };

@@ -65,6 +65,25 @@ fn nothing_is_told_while_no_profile_runs() {
     assert!(lines.is_empty(), "{lines:?}");
 }
 
+/// A profile compares what a thread does in windows with what it does between them, so units are counted in both, and else not.
+#[test]
+fn units_are_counted_while_a_profile_runs() {
+    record(|| {
+        let counted = |attention| {
+            let account = progress::current().expect("the thread is registered");
+            let before = account.hits();
+            attend(attention);
+            progress!("counted");
+            begin!("counted from its begin");
+            end!("counted from its begin");
+            Visit::begin().end(Point::named("counted"));
+            account.hits() - before
+        };
+        let counts = [Attention::Everything, Attention::Spans, Attention::Nothing].map(counted);
+        assert_eq!(counts, [3, 3, 0]);
+    });
+}
+
 /// What began before a profile ends in it, and the other way round.
 #[test]
 fn a_profile_may_begin_and_end_anywhere() {
