@@ -41,8 +41,8 @@ mod allowance {
     pub(super) const ANY: f64 = 0.003;
     /// Of a gain that a replay found, as a part of it: of what is all work.
     pub(super) const WORK: f64 = 0.01;
-    /// The same for the part of the time in which those wait who do the work: what others need, and how soon one is up again, is as
-    /// it was in a replay, and not quite so in the world.
+    /// The same for the part of the time in which those wait who do the work, before the change or after it: what others need, how soon
+    /// one is up again, and what work takes behind or without such waits, is as it was in a replay, and not quite so in the world.
     pub(super) const WAITING: f64 = 0.1;
     /// Of what hooks took, which is taken off.
     pub(super) const HOOKS: f64 = 0.2;
@@ -556,6 +556,7 @@ fn baseline(recordings: &[Arc<Recording>], points: &[u32]) -> Vec<f64> {
     let mut sums = vec![(0.0, 0.0); points.len()];
     let mut desk = Desk::default();
     for recording in recordings.iter().take(FIRST_WINDOWS * 2) {
+        own::rest();
         let replay = desk.replay(recording, &Usual::default());
         for (&point, (sum, count)) in points.iter().zip(&mut sums) {
             let point = replay.measured(Pace::Closed).point(point);

@@ -107,14 +107,6 @@ impl Stream {
     }
 }
 
-/// The median of at least one number, and its error, were they of a normal distribution with the same quartiles. Sorts them.
-#[must_use]
-pub fn median(values: &mut [f64]) -> (f64, f64) {
-    values.sort_unstable_by(f64::total_cmp);
-    let at = |part: f64| values[((values.len() - 1) as f64 * part) as usize];
-    (at(0.5), 0.93 * (at(0.75) - at(0.25)) / (values.len() as f64).sqrt())
-}
-
 /// The ratio of two sums over windows, each of which has both: Σ aᵢrᵢ / Σ aᵢ with aᵢ what the window lasted and rᵢ what became of it.
 ///
 /// The mean of the logarithms would weigh a window in which much happens like one in which little does. The error is that of the

@@ -28,7 +28,8 @@ pub struct Answer {
     pub time: Ratio,
     /// Of the mean time from a unit's begin to its end.
     pub latency: Ratio,
-    /// Which part of the time after the change those wait who do the work.
+    /// Which part of the time those wait who do the work: before the change or after it, whichever is more. What their work takes was seen
+    /// in the one and is believed of the other.
     pub waiting: Stream,
 }
 
@@ -37,7 +38,7 @@ impl Answer {
         self.time.push(before.ns_per_unit * before.hits as f64, after.ns_per_unit / before.ns_per_unit);
         self.latency.push(before.latency_mean * before.timed as f64, after.latency_mean / before.latency_mean);
         if after.hits > 0 {
-            self.waiting.push(after.waiting);
+            self.waiting.push(after.waiting.max(before.waiting));
         }
     }
 
@@ -233,4 +234,20 @@ impl Screen {
 fn concerns(recording: &Recording, weights: &Weights) -> bool {
     weights.calls.is_some_and(|span| recording.calls.contains(&span))
         || recording.kinds.iter().any(|(&kind, &time)| time > 0.0 && weights.part(kind) > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who waited for an upstream that now answers at once never waits any more; what he then takes for a unit nobody has seen.
+    #[test]
+    fn an_answer_knows_who_waits_before_or_after() {
+        let point = |waiting| PointOutcome { hits: 10, ns_per_unit: 100.0, waiting, ..PointOutcome::default() };
+        for (before, after) in [(0.5, 0.0), (0.0, 0.5), (0.2, 0.5)] {
+            let mut answer = Answer::default();
+            answer.push(point(before), point(after));
+            assert_eq!((answer.waiting.mean(), answer.waiting.count()), (0.5, 1), "{before}, {after}");
+        }
+    }
 }

@@ -11,7 +11,7 @@ use progress::{Account, Policy};
 
 use super::{COUNT_SHIFT, Recorder, Rule, WINDOW_MASK};
 use crate::clock;
-use crate::statistics::median;
+use crate::statistics::Ratio;
 
 /// What a hook costs, nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,18 +82,23 @@ impl Add for Stretch {
     }
 }
 
-/// What a hook takes of the program that is profiled: a unit of progress takes it more processor time in windows that are heard than between
-/// them. That is no more than a few parts in a hundred, so it takes many windows to tell.
+/// What a hook takes of the program that is profiled: a unit of progress takes it more processor time in windows that are heard than in the
+/// stretches before and behind them. It takes some windows to tell, and many where a unit has few hooks.
 #[derive(Clone, Debug)]
 pub struct Toll {
     expected: f64,
-    told: Vec<f64>,
+    /// The stretch before the last window; and if everything was heard in that, what was done in it and how many hooks there were.
+    quiet: Stretch,
+    heard: Option<(Stretch, f64)>,
+    /// What windows took, over what their units usually take; and the sum of that, nanoseconds, with all of their hooks.
+    ratio: Ratio,
+    usual: f64,
+    hooks: f64,
 }
 
-/// Stretches tell something from so many units on.
+/// Stretches tell something from so many units on, and windows from so many on.
 const HITS_MIN: u64 = 20;
-/// So many windows tell something together, and no more than so many are asked.
-const TOLD: [usize; 2] = [8, 1024];
+const WINDOWS_MIN: u64 = 8;
 /// What was expected may be off by that part of it (one standard error).
 const UNSURE: f64 = 0.5;
 
@@ -101,27 +106,43 @@ impl Toll {
     /// Nothing but `expected` is known, nanoseconds.
     #[must_use]
     pub fn new(expected: f64) -> Self {
-        Self { expected, told: Vec::new() }
+        let (quiet, ratio) = (Stretch::default(), Ratio::default());
+        Self { expected, quiet, heard: None, ratio, usual: 0.0, hooks: 0.0 }
     }
 
-    /// What was done in a window that heard so many hooks, and in the stretches before and behind it.
-    pub fn told(&mut self, heard: Stretch, quiet: Stretch, hooks: f64) {
-        if heard.hits.min(quiet.hits) >= HITS_MIN && hooks > 0.0 && self.told.len() < TOLD[1] {
-            let usual = quiet.processor as f64 / quiet.hits as f64;
-            self.told.push((heard.processor as f64 - usual * heard.hits as f64) / hooks);
+    /// A window is about to begin, of whatever rule; that was done since the last one, or nothing that could be told.
+    pub fn quiet(&mut self, stretch: Stretch) {
+        let around = std::mem::replace(&mut self.quiet, stretch) + stretch;
+        let Some((heard, hooks)) = self.heard.take() else { return };
+        if heard.hits.min(around.hits) >= HITS_MIN && hooks > 0.0 {
+            let usual = around.processor as f64 / around.hits as f64 * heard.hits as f64;
+            self.ratio.push(usual, heard.processor as f64 / usual);
+            self.usual += usual;
+            self.hooks += hooks;
         }
     }
 
-    /// What a hook takes by all that is known, nanoseconds: what was expected and what windows told, each by how sure it is.
+    /// A window is over in which so many hooks were heard.
+    pub fn heard(&mut self, stretch: Stretch, hooks: f64) {
+        self.heard = Some((stretch, hooks));
+    }
+
+    /// What a hook takes, nanoseconds: what was expected and what windows told, each by how sure it is. `None` until they told something.
     #[must_use]
-    pub fn hook(&self) -> f64 {
-        if self.told.len() < TOLD[0] {
-            return self.expected;
-        }
-        let (told, error) = median(&mut self.told.clone());
+    pub fn told(&self) -> Option<f64> {
+        let ratio = self.ratio.estimate().filter(|_| self.ratio.count() >= WINDOWS_MIN)?;
+        let of_hook = self.usual / self.hooks;
+        let (told, error) = ((ratio.mean - 1.0) * of_hook, ratio.error * of_hook);
         let unsure = (UNSURE * self.expected).powi(2);
         let hook = self.expected + (told - self.expected) * unsure / (unsure + error.powi(2));
-        hook.clamp(HOOK[0], HOOK[1])
+        // No program's hooks are cheaper than those of a loop that does nothing else.
+        Some(hook.clamp((self.expected / REAL).max(HOOK[0]), HOOK[1]))
+    }
+
+    /// The same, or what was expected.
+    #[must_use]
+    pub fn hook(&self) -> f64 {
+        self.told().unwrap_or(self.expected)
     }
 }
 
@@ -131,51 +152,96 @@ mod tests {
     use crate::experiment::Dice;
 
     const QUIET: Stretch = Stretch { processor: 10_000_000, hits: 1000 };
+    const NOTHING: Stretch = Stretch { processor: 0, hits: 0 };
 
-    /// A window of a thousand units of 10 µs, each with ten hooks that take so long.
-    fn heard(hook: f64) -> Stretch {
-        Stretch { processor: 10_000_000 + (10_000.0 * hook) as u64, hits: 1000 }
+    /// A thousand units of 10 µs, each with ten hooks that take so long.
+    fn heard(hook: f64) -> (Stretch, f64) {
+        (Stretch { processor: 10_000_000 + (10_000.0 * hook) as u64, hits: 1000 }, 10_000.0)
     }
 
-    /// What varies by a tenth of a window's time tells it to a few nanoseconds after a hundred windows.
+    /// With 30 ns expected, after so many windows between stretches of the same kind.
+    fn after(windows: u64, quiet: Stretch, window: impl Fn() -> (Stretch, f64)) -> Toll {
+        let mut toll = Toll::new(30.0);
+        toll.quiet(quiet);
+        for _ in 0..windows {
+            let (stretch, hooks) = window();
+            toll.heard(stretch, hooks);
+            toll.quiet(quiet);
+        }
+        toll
+    }
+
+    /// Windows whose time varies by a hundredth, which is 10 ns of each hook: a hundred of them tell it to one.
     #[test]
     fn a_program_tells_what_its_hooks_take() {
-        let mut dice = Dice::new(7);
-        let mut toll = Toll::new(30.0);
-        for _ in 0..100 {
-            toll.told(heard(50.0 + 10.0 * dice.normal()), QUIET, 10_000.0);
-        }
+        let dice = std::cell::RefCell::new(Dice::new(7));
+        let toll = after(100, QUIET, || heard(50.0 + 10.0 * dice.borrow_mut().normal()));
         assert!((47.0..53.0).contains(&toll.hook()), "{}", toll.hook());
     }
 
-    /// Where a unit has one hook, what a window tells of it is chance: 600 ns and more, the one way or the other.
+    /// Where a unit has one hook, what a window tells of it is chance: a microsecond, the one way or the other.
     #[test]
     fn what_is_expected_stays_where_nothing_better_is_known() {
-        let mut dice = Dice::new(3);
-        let mut toll = Toll::new(30.0);
-        assert_eq!(toll.hook(), 30.0);
-        for window in 0..100 {
-            let processor = (10_000_000.0 + 1000.0 * (100.0 + 1000.0 * dice.normal())) as u64;
-            toll.told(Stretch { processor, hits: 1000 }, QUIET, 1000.0);
-            let lacks = window < TOLD[0] as u64 - 1;
-            assert_eq!(toll.hook() == 30.0, lacks, "after {window}");
+        let dice = std::cell::RefCell::new(Dice::new(3));
+        let window = || {
+            let varies = 100_000.0 + 1_000_000.0 * dice.borrow_mut().normal();
+            (Stretch { processor: (10_000_000.0 + varies) as u64, hits: 1000 }, 1000.0)
+        };
+        for windows in [0, 1, WINDOWS_MIN - 1] {
+            assert_eq!(after(windows, QUIET, window).told(), None, "{windows}");
         }
-        assert!((25.0..35.0).contains(&toll.hook()), "{}", toll.hook());
+        let toll = after(100, QUIET, window);
+        assert!((25.0..35.0).contains(&toll.told().unwrap()), "{toll:?}");
+    }
+
+    /// What comes seldom is in every long stretch and in few windows: they are believed as far as they vary.
+    #[test]
+    fn what_comes_seldom_is_no_hook() {
+        let count = std::cell::Cell::new(0);
+        let quiet = Stretch { processor: 10_500_000, hits: 1000 };
+        // 5 ms in every tenth window.
+        let toll = after(100, quiet, || {
+            count.set(count.get() + 1);
+            let (stretch, hooks) = heard(40.0);
+            (
+                Stretch { processor: stretch.processor + if count.get() % 10 == 0 { 5_000_000 } else { 0 }, ..stretch },
+                hooks,
+            )
+        });
+        assert!((25.0..42.0).contains(&toll.hook()), "{}", toll.hook());
     }
 
     #[test]
-    fn nothing_is_told_by_few_units_or_no_hooks() {
+    fn windows_that_can_t_be_compared_tell_nothing() {
+        let few = Stretch { hits: HITS_MIN - 1, ..QUIET };
+        type Case<'a> = (&'a str, Stretch, (Stretch, f64));
+        let cases: [Case<'_>; 4] = [
+            ("few units in windows", QUIET, (few, 100.0)),
+            ("few between them", Stretch { hits: HITS_MIN / 2 - 1, ..QUIET }, heard(90.0)),
+            ("threads that come and go", NOTHING, heard(90.0)),
+            ("no hooks", QUIET, (heard(90.0).0, 0.0)),
+        ];
+        for (why, quiet, window) in cases {
+            assert_eq!(after(100, quiet, || window).told(), None, "{why}");
+        }
+        // One whose other side is not known tells by the one that is.
         let mut toll = Toll::new(30.0);
         for _ in 0..100 {
-            toll.told(Stretch { hits: HITS_MIN - 1, ..heard(90.0) }, QUIET, 10_000.0);
-            toll.told(heard(90.0), Stretch { hits: 0, processor: 0 }, 10_000.0);
-            toll.told(heard(90.0), QUIET, 0.0);
+            toll.quiet(QUIET);
+            toll.heard(heard(50.0).0, 10_000.0);
+            toll.quiet(NOTHING);
         }
-        assert_eq!(toll.hook(), 30.0);
-        // Quicker in windows than between them, by chance: a hook takes something all the same.
-        for _ in 0..100 {
-            toll.told(Stretch { processor: 5_000_000, hits: 1000 }, QUIET, 10_000.0);
-        }
-        assert_eq!(toll.hook(), HOOK[0]);
+        assert!((49.0..51.0).contains(&toll.hook()), "{}", toll.hook());
+        // Stretches are not taken for those around a window that was not heard.
+        let mut toll = Toll::new(30.0);
+        (0..100).for_each(|_| toll.quiet(QUIET));
+        assert_eq!(toll.told(), None);
+    }
+
+    /// Chance, or whoever works between windows alone: a hook takes something all the same.
+    #[test]
+    fn no_hook_is_cheaper_than_in_a_loop() {
+        let toll = after(100, QUIET, || (Stretch { processor: 9_000_000, hits: 1000 }, 10_000.0));
+        assert_eq!(toll.hook(), 30.0 / REAL);
     }
 }

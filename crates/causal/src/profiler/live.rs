@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use progress::{Account, Attention, accounts, attend};
+use progress::{Account, Attention, ENTRIES_MAX, accounts, attend};
 
 use crate::clock;
 use crate::estimate::{Analyst, Effort, Evidence, Finding, Naming, Recording, Request};
@@ -50,13 +50,10 @@ pub(super) struct Live {
     sampler: Option<Sampler>,
     batch: Batch,
     thinker: Option<Thinker>,
-    /// What each thread had done when the stretch of time began in which we are: a window, or what lies between two.
+    /// What each thread had done when the stretch of time began in which we are: a window, or what is measured between two.
     begun: Vec<Seen>,
     /// For how long each had waited for a processor when the window began.
     waited: Vec<(i32, u64)>,
-    /// The quiet stretch before the last window, and if that was recorded, what was done in it and how many hooks it heard.
-    quiet: Stretch,
-    heard: Option<(Stretch, f64)>,
     toll: Toll,
     /// Which part of the time that it was not blocked each thread had or waited for one, lately.
     running: Vec<(u32, f64)>,
@@ -81,8 +78,6 @@ impl Live {
             thinker: Some(thinker),
             begun: seen(),
             waited: Vec::new(),
-            quiet: Stretch::default(),
-            heard: None,
             toll: Toll::new(costs.heard),
             running: Vec::new(),
             trace: Trace::default(),
@@ -149,10 +144,17 @@ impl Program for Live {
         own::let_go_on();
         std::thread::sleep(GRACE);
         let hook = self.toll.hook();
+        let is_whole = RECORDER.entries() < ENTRIES_MAX;
         RECORDER.take(hook, &mut self.trace);
         let of_account = |number| wanted.iter().find(|&&(one, _)| one == number).map(|&(_, wanted)| wanted);
         let recording = Recording::new(&self.trace, of_account);
-        self.heard = since(&began, &self.begun).map(|heard| (heard, recording.hooks / hook));
+        if let Some(mut heard) = since(&began, &self.begun).filter(|_| is_whole) {
+            // Between windows spans are kept: that is no part of what a unit takes without a profile.
+            heard.processor += (self.costs.kept * recording.changes as f64) as u64;
+            self.toll.heard(heard, recording.hooks / hook);
+        }
+        // What it took to read the window is not measured.
+        self.begun = seen();
         self.running.clear();
         self.running.extend(recording.packed.threads.iter().map(|thread| (thread.number, thread.running)));
         recording
@@ -175,10 +177,11 @@ impl Program for Live {
 
     fn paused(&mut self) -> (Outcome, Spent) {
         close();
-        self.begun = seen();
         own::let_go_on();
         std::thread::sleep(GRACE);
-        RECORDER.outcome()
+        let outcome = RECORDER.outcome();
+        self.begun = seen();
+        outcome
     }
 
     fn samples(&mut self, seen: &mut dyn FnMut(u32)) {
@@ -203,7 +206,7 @@ impl Program for Live {
     }
 
     fn hook(&self) -> Option<f64> {
-        Some(self.toll.hook())
+        self.toll.told()
     }
 
     fn own(&self) -> u64 {
@@ -247,11 +250,7 @@ impl Live {
     fn end_quiet(&mut self) {
         own::let_rest();
         let now = seen();
-        let quiet = since(&self.begun, &now).unwrap_or_default();
-        let before = std::mem::replace(&mut self.quiet, quiet);
-        if let Some((heard, hooks)) = self.heard.take() {
-            self.toll.told(heard, before + quiet, hooks);
-        }
+        self.toll.quiet(since(&self.begun, &now).unwrap_or_default());
         self.begun = now;
     }
 

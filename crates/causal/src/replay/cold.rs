@@ -12,7 +12,6 @@ use std::mem::discriminant;
 use std::ops::Range;
 
 use super::script::{self, Job, Script, Step, Work};
-use crate::statistics::median;
 use crate::trace::Trace;
 
 /// By kind of work, nanoseconds; nothing for kinds that are not in it.
@@ -65,7 +64,7 @@ impl Cold {
         for ((_, kind), times) in sorts {
             let jobs = times[0].len().min(times[1].len());
             if jobs >= JOBS_MIN {
-                let [without, with] = times.map(|mut times| median(&mut times));
+                let [without, with] = times.map(median);
                 let (sum, jobs) = (sums.entry(kind).or_default(), jobs as f64);
                 sum.differences += (with.0 - without.0) * jobs;
                 sum.errors += (with.1.powi(2) + without.1.powi(2)) * jobs.powi(2);
@@ -139,4 +138,11 @@ fn sort_of(job: &Job, steps: &[Step], work: &[Work]) -> u64 {
         }
     }
     hasher.finish()
+}
+
+/// The median, and its error, were it of a normal distribution with the same quartiles.
+fn median(mut times: Vec<f64>) -> (f64, f64) {
+    times.sort_unstable_by(f64::total_cmp);
+    let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
+    (at(0.5), 0.93 * (at(0.75) - at(0.25)) / (times.len() as f64).sqrt())
 }

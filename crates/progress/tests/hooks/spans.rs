@@ -33,6 +33,20 @@ fn macros_tell_what_they_name() {
     );
 }
 
+/// Else the next ones would end with its begin, and seem to take as long as two windows are apart.
+#[test]
+fn a_unit_that_ends_between_windows_is_over() {
+    let lines = record(|| {
+        begin!("crossing");
+        attend(Attention::Spans);
+        end!("crossing");
+        attend(Attention::Everything);
+        begin!("crossing");
+        end!("crossing");
+    });
+    check(&lines, "main", &["began 1", "began 2", "ended 2 of crossing"]);
+}
+
 #[test]
 fn macros_give_one_span_and_one_point_for_a_name() {
     let lines = record(|| {
