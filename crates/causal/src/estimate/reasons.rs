@@ -269,7 +269,7 @@ fn load(say: &mut impl FnMut(&str, ReasonCode, String), seen: &Seen<'_>, units: 
         LoadKind::Closed if seen.has_load && units > 0 && seen.is_final && seen.verdict.blocks == 0 => say(
             "",
             ReasonCode::Imprecise,
-            "whether the load follows the program's pace could not be tried well enough; it is taken to".into(),
+            "whether the load follows the program's pace could not be tried well enough; it is taken to do so".into(),
         ),
         LoadKind::Closed => {}
     }
