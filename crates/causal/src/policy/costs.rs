@@ -114,7 +114,8 @@ impl Toll {
     pub fn quiet(&mut self, stretch: Stretch) {
         let around = std::mem::replace(&mut self.quiet, stretch) + stretch;
         let Some((heard, hooks)) = self.heard.take() else { return };
-        if heard.hits.min(around.hits) >= HITS_MIN && hooks > 0.0 {
+        let has_worked = heard.processor.min(around.processor) > 0;
+        if heard.hits.min(around.hits) >= HITS_MIN && has_worked && hooks > 0.0 {
             let usual = around.processor as f64 / around.hits as f64 * heard.hits as f64;
             self.ratio.push(usual, heard.processor as f64 / usual);
             self.usual += usual;
@@ -232,6 +233,14 @@ mod tests {
             toll.quiet(NOTHING);
         }
         assert!((49.0..51.0).contains(&toll.hook()), "{}", toll.hook());
+        // One of which the system says no time is left out whole: its hooks do not make the others' cheaper.
+        let mut toll = after(50, QUIET, || heard(50.0));
+        let before = toll.hook();
+        for idle in [Stretch { processor: 0, ..QUIET }, QUIET] {
+            toll.heard(Stretch { processor: 0, hits: 1000 }, 10_000.0);
+            toll.quiet(idle);
+        }
+        assert_eq!(toll.hook(), before);
         // Stretches are not taken for those around a window that was not heard.
         let mut toll = Toll::new(30.0);
         (0..100).for_each(|_| toll.quiet(QUIET));
