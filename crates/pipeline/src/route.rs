@@ -192,8 +192,9 @@ impl<T> StateId<T> {
 /// A plan on one worker, with that worker's states. Exchanges hold it from their start to their end, so it is freed when
 /// the last of them is over.
 pub struct Generation {
-    plan: Arc<Plan>,
+    // Before the plan, as fields are dropped in order: while a state is left, its plan counts as live.
     states: Vec<Rc<dyn Any>>,
+    plan: Arc<Plan>,
 }
 
 impl Generation {
@@ -206,12 +207,12 @@ impl Generation {
             }
         }
         let states = plan.states.iter().zip(kept).map(|(make, kept)| kept.unwrap_or_else(|| make(worker))).collect();
-        Rc::new(Self { plan, states })
+        Rc::new(Self { states, plan })
     }
 
     /// A generation without servers, for storage that rests.
     pub fn vacant() -> Rc<Self> {
-        Rc::new(Self { plan: Arc::default(), states: Vec::new() })
+        Rc::new(Self { states: Vec::new(), plan: Arc::default() })
     }
 
     /// The plan.

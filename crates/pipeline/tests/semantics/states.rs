@@ -2,10 +2,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::{Arc, OnceLock, Weak};
 
 use causeway_message::StatusCode;
-use causeway_pipeline::{Build, BuildError, Context, Handler, Registry, Response, StateId, Step, Worker};
-use causeway_testkit::{Kit, Request};
+use causeway_pipeline::build::ServerSpec;
+use causeway_pipeline::{
+    Build, BuildError, Context, Generation, Handler, Plan, Registry, Response, StateId, Step, Worker,
+};
+use causeway_testkit::{FakeWorker, Kit, Request};
 use serde_json::{Value, json};
 
 type Count = Cell<u32>;
@@ -96,4 +100,47 @@ fn a_kept_state_outlives_its_plan_and_no_other_does() {
 
     kit.reload(&registry, &first, &Value::Null);
     check(&mut kit, &[("/a", "4"), ("/own", "1"), ("/b", "1")]);
+}
+
+/// A plan, and how many held it when the state of it was dropped.
+#[derive(Default)]
+struct Watched {
+    plan: OnceLock<Weak<Plan>>,
+    holders: OnceLock<usize>,
+}
+
+struct Witness(Arc<Watched>);
+
+struct Pass;
+
+impl Handler for Pass {
+    fn enter(&self, _: &mut Context) -> Step {
+        Step::Next
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        let plan = self.0.plan.get().expect("set before a generation is made");
+        self.0.holders.set(plan.strong_count()).expect("one state");
+    }
+}
+
+#[test]
+fn who_sees_that_a_plan_is_freed_sees_its_states_gone() {
+    let watched = Arc::new(Watched::default());
+    let mut registry = Registry::default();
+    let told = Arc::clone(&watched);
+    registry.handler("witness", move |_, build| {
+        let told = Arc::clone(&told);
+        build.state(move |_| Witness(Arc::clone(&told)));
+        Ok(Box::new(Pass))
+    });
+    let mut build = Build::new(&registry);
+    build.server(&ServerSpec::new("srv0", &json!([{ "handle": [{ "handler": "witness" }] }]))).unwrap();
+    let plan = Arc::new(build.finish());
+    watched.plan.set(Arc::downgrade(&plan)).unwrap();
+    let worker: Rc<dyn Worker> = FakeWorker::new();
+    drop(Generation::new(plan, &worker, None));
+    assert_eq!(watched.holders.get(), Some(&1), "the generation still held the plan");
 }
