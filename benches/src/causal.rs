@@ -85,7 +85,7 @@ impl Settings {
             stretch: Duration::from_millis(250),
             coz_seconds: 15,
             worthless: (100, 3.0),
-            cost: (5, 30, &[5.0, 10.0, 20.0, 40.0, 80.0]),
+            cost: (10, 20, &[5.0, 10.0, 20.0, 40.0, 80.0]),
         }
     }
 

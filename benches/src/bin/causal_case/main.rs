@@ -28,6 +28,8 @@ use serde_json::json;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() {
+    // As our server: mimalloc's huge pages are cleared again and again where much is freed between two windows.
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
     let mut arguments = std::env::args().skip(1);
     let program = arguments.next().unwrap_or_default();
     let rest: Vec<String> = arguments.collect();

@@ -42,7 +42,7 @@ fn profile(asked: &str) -> Result<causal::report::Report, String> {
     }
     let profiler = builder.start().map_err(|error| error.to_string())?;
     while !profiler.is_finished() {
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(100));
     }
     Ok(profiler.finish())
 }
