@@ -163,7 +163,7 @@ enum Bench {
         #[command(flatten)]
         keep: Keep,
     },
-    /// The causal profiler's predictions against what really happens when a cost is cut, with Coz beside (≈ 60 min; --quick ≈ 15 min).
+    /// The causal profiler's predictions against what really happens when a cost is cut, with Coz beside (≈ 90 min; --quick ≈ 15 min).
     Causal {
         /// Shorter profiles, fewer stretches, one repetition: a look, not a proof.
         #[arg(long)]

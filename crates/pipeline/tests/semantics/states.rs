@@ -102,27 +102,28 @@ fn a_kept_state_outlives_its_plan_and_no_other_does() {
     check(&mut kit, &[("/a", "4"), ("/own", "1"), ("/b", "1")]);
 }
 
-/// A plan, and how many held it when the state of it was dropped.
+/// A plan, and how many held it when its state was dropped.
 #[derive(Default)]
 struct Watched {
     plan: OnceLock<Weak<Plan>>,
     holders: OnceLock<usize>,
 }
 
+/// That state.
 struct Witness(Arc<Watched>);
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        let plan = self.0.plan.get().expect("set before a generation is made");
+        self.0.holders.set(plan.strong_count()).expect("one state");
+    }
+}
 
 struct Pass;
 
 impl Handler for Pass {
     fn enter(&self, _: &mut Context) -> Step {
         Step::Next
-    }
-}
-
-impl Drop for Witness {
-    fn drop(&mut self) {
-        let plan = self.0.plan.get().expect("set before a generation is made");
-        self.0.holders.set(plan.strong_count()).expect("one state");
     }
 }
 
