@@ -57,7 +57,7 @@ pub enum Event {
 pub struct Trace {
     /// When it began and ended.
     pub span: std::ops::Range<u64>,
-    /// What the hook of each event took of its thread's time, nanoseconds.
+    /// What a hook took of its thread's time, nanoseconds; see [`Hooks`].
     pub hook: f64,
     /// Threads that did anything.
     pub threads: Vec<Thread>,
@@ -76,6 +76,37 @@ pub struct Thread {
     pub kind: u32,
     /// What it did, by time.
     pub events: Vec<(u64, Event)>,
+}
+
+/// What hooks take of a thread's time: of every stretch that it works between two of them one hook's time, on average. Short stretches have
+/// cheap hooks, so what does not fit into one is taken off those behind it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hooks {
+    each: f64,
+    owed: f64,
+    /// How many there were so far, and what they took.
+    pub(crate) count: u64,
+    pub(crate) taken: f64,
+}
+
+impl Hooks {
+    /// Each takes so long, nanoseconds.
+    pub(crate) fn new(each: f64) -> Self {
+        Self { each, owed: 0.0, count: 0, taken: 0.0 }
+    }
+
+    /// What they take of the next stretch, which was so long: no more than all.
+    pub(crate) fn take(&mut self, worked: f64) -> f64 {
+        if worked <= 0.0 {
+            return 0.0;
+        }
+        self.count += 1;
+        self.owed += self.each;
+        let taken = worked.min(self.owed);
+        self.owed -= taken;
+        self.taken += taken;
+        taken
+    }
 }
 
 const TAG_SHIFT: u32 = 56;

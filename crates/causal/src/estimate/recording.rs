@@ -1,11 +1,12 @@
 //! Windows that were recorded, kept for the time when there is something to ask them.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::experiment::Dice;
 use crate::load::Habit;
-use crate::trace::{Event, Packed, Thread, Trace};
+use crate::trace::{Event, Hooks, Packed, Thread, Trace};
 
 /// A window that was recorded, with what is known of it at once.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub struct Recording {
     pub busy: f64,
     /// What hooks took besides, nanoseconds.
     pub hooks: f64,
+    /// How many there were that took something.
+    pub hook_count: u64,
     /// Units of progress, by point.
     pub hits: Vec<u64>,
     /// Spans of what was asked outside.
@@ -50,18 +53,19 @@ impl Recording {
         let mut kinds = BTreeMap::new();
         let (mut hits, mut calls, mut has_load, mut changes) = (Vec::new(), Vec::new(), false, 0);
         let mut lags: Vec<u64> = Vec::new();
-        let mut hooks = 0.0;
+        let (mut hooks, mut hook_count) = (0.0, 0);
         let mut packed = Packed::of(trace);
         for (thread, head) in trace.threads.iter().zip(&mut packed.threads) {
-            let (own, hooked) = time_by_kind(thread, &trace.span, trace.hook);
+            let (own, hooked) = time_by_kind(thread, &trace.span, Hooks::new(trace.hook));
             let wall: f64 = own.values().sum();
             if let Some(wanted) = wanted(thread.number)
                 && wall > 0.0
             {
                 // Blocking costs processor time too, and is not work; so no more than all.
-                head.running = ((wanted as f64 - hooked) / wall).clamp(0.01, 1.0);
+                head.running = ((wanted as f64 - hooked.taken) / wall).clamp(0.01, 1.0);
             }
-            hooks += hooked;
+            hooks += hooked.taken;
+            hook_count += hooked.count;
             lags.extend(wake_ups(thread).take(LAGS_MAX - lags.len()));
             for (kind, time) in own {
                 *kinds.entry(kind).or_insert(0.0) += time * head.running;
@@ -84,7 +88,22 @@ impl Recording {
         let lens = trace.threads.iter().map(|thread| thread.events.len());
         let (events, events_max) = (lens.clone().sum(), lens.max().unwrap_or(0));
         let (busy, habit) = (kinds.values().sum(), Habit::of(trace));
-        Self { packed, length, events, events_max, changes, kinds, busy, hooks, hits, calls, has_load, habit, lags }
+        Self {
+            packed,
+            length,
+            events,
+            events_max,
+            changes,
+            kinds,
+            busy,
+            hooks,
+            hook_count,
+            hits,
+            calls,
+            has_load,
+            habit,
+            lags,
+        }
     }
 
     /// Whether any of its threads runs an event loop.
@@ -126,13 +145,9 @@ fn wake_ups(thread: &Thread) -> impl Iterator<Item = u64> {
 }
 
 /// For how long the thread was not blocked, by kind of work, but for what hooks took of it; and that.
-fn time_by_kind(thread: &Thread, span: &std::ops::Range<u64>, hook: f64) -> (BTreeMap<u32, f64>, f64) {
-    let (mut times, mut hooks) = (BTreeMap::new(), 0.0);
-    let mut add = |kind, time: f64| {
-        let hooked = time.min(hook);
-        *times.entry(kind).or_insert(0.0) += time - hooked;
-        hooks += hooked;
-    };
+fn time_by_kind(thread: &Thread, span: &Range<u64>, mut hooks: Hooks) -> (BTreeMap<u32, f64>, Hooks) {
+    let mut times = BTreeMap::new();
+    let mut add = |kind, time: f64| *times.entry(kind).or_insert(0.0) += time - hooks.take(time);
     let (mut kind, mut from, mut blocks) = (thread.kind, span.start, false);
     let ahead = thread.events.iter().find(|(_, event)| !matches!(event, Event::Kind(_)));
     // A thread whose first word is that it waits no more was waiting before.
@@ -231,20 +246,21 @@ mod tests {
             ("longer blocked than the window", &[(1060, Event::Took { message: 0, blocked: 500 })], &[(1, 40.0)]),
         ];
         for (why, events, want) in cases {
-            let (times, hooks) = time_by_kind(&thread(events), &(1000..1100), 0.0);
-            assert_eq!((times.into_iter().collect::<Vec<_>>().as_slice(), hooks), (want, 0.0), "{why}");
+            let (times, hooks) = time_by_kind(&thread(events), &(1000..1100), Hooks::new(0.0));
+            assert_eq!((times.into_iter().collect::<Vec<_>>().as_slice(), hooks.taken), (want, 0.0), "{why}");
         }
     }
 
-    /// One hook in each stretch of work, and none where a thread is blocked. A thread that had its processor all the time had it also
-    /// without hooks.
+    /// One hook in each stretch of work, and none where a thread is blocked; what does not fit into a short one is the next one's. A thread
+    /// that had its processor all the time had it also without hooks.
     #[test]
     fn hooks_are_no_kind_of_work() {
         let events = [(1030, Event::Kind(2)), (1032, Event::BlockBegan), (1052, Event::BlockEnded)];
         let trace = Trace { span: 1000..1100, hook: 5.0, threads: vec![thread(&events)] };
         let recording = Recording::new(&trace, |_| Some(80));
-        assert_eq!(recording.kinds, BTreeMap::from([(1, 25.0), (2, 43.0)]));
-        assert_eq!((recording.busy, recording.hooks, recording.packed.threads[0].running), (68.0, 12.0, 1.0));
+        assert_eq!(recording.kinds, BTreeMap::from([(1, 25.0), (2, 40.0)]));
+        assert_eq!((recording.busy, recording.packed.threads[0].running), (65.0, 1.0));
+        assert_eq!((recording.hooks, recording.hook_count), (15.0, 3));
     }
 
     #[test]

@@ -264,7 +264,7 @@ impl<P: Program> Controller<'_, P> {
             octets: recording.octets() as f64 * per,
             hits: point.map_or(0.0, |point| recording.hits(point) as f64 * per),
             latency: latency.map_or(0.0, |progress| progress.baseline_ns),
-            recording: recording.events as f64 * costs.heard / busy,
+            recording: recording.hook_count as f64 * costs.heard / busy,
             keeping: recording.changes as f64 * costs.kept / busy,
             busy: recording.busy * per,
         };

@@ -151,7 +151,7 @@ impl Program for Live {
         if let Some(mut heard) = since(&began, &self.begun).filter(|_| is_whole) {
             // Between windows spans are kept: that is no part of what a unit takes without a profile.
             heard.processor += (self.costs.kept * recording.changes as f64) as u64;
-            self.toll.heard(heard, recording.hooks / hook);
+            self.toll.heard(heard, recording.hook_count as f64);
         }
         // What it took to read the window is not measured.
         self.begun = seen();

@@ -9,7 +9,7 @@ use std::ops::Range;
 use progress::Sharing;
 
 use super::{Cold, SPIN};
-use crate::trace::{Event, Trace};
+use crate::trace::{Event, Hooks, Trace};
 
 /// One step. Durations are nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -265,8 +265,8 @@ struct Hand {
     kind: u32,
     /// Up to when its time is accounted for.
     at: u64,
-    /// What a hook takes.
-    hook: f64,
+    /// What hooks take of it.
+    hooks: Hooks,
     work: Vec<Work>,
     steps: Vec<Step>,
     cause: Cause,
@@ -373,7 +373,7 @@ impl Writer<'_> {
             is_worker: thread.is_worker,
             kind: thread.kind,
             at: start,
-            hook: self.trace.hook,
+            hooks: Hooks::new(self.trace.hook),
             work: Vec::new(),
             steps: Vec::new(),
             cause: Cause { when: When::At(0.0), lag: -1.0 },
@@ -803,11 +803,11 @@ impl Hand {
     }
 
     /// Accounts for the time until `at`, but for what it was blocked before it. From one hook's look at the clock to the next one's it
-    /// is the program's, but for what one hook takes.
+    /// is the program's, but for what hooks take.
     fn account(&mut self, at: u64, blocked: u64) {
         let worked = at.saturating_sub(self.at).saturating_sub(blocked) as f64;
         if worked > 0.0 {
-            let hooks = worked.min(self.hook);
+            let hooks = self.hooks.take(worked);
             let time = worked - hooks;
             match self.work.last_mut() {
                 Some(last) if last.kind == self.kind => {

@@ -14,7 +14,7 @@ use crate::varint::{put, take};
 pub struct Packed {
     /// When the window began and ended.
     pub span: std::ops::Range<u64>,
-    /// What the hook of each event took of its thread's time, nanoseconds.
+    /// What a hook took of its thread's time, nanoseconds.
     pub hook: f64,
     /// What there is to say of its threads but for their events.
     pub threads: Vec<Head>,
