@@ -25,8 +25,9 @@ pub const COUNTED: f64 = 0.8;
 /// How often a window that pauses is looked at: what it may cost beyond its part.
 pub const POLL: u64 = 2 * MS;
 
-/// The part of the budget that recording may take; at least, of the program's busy time; and so much where there is no budget.
-const RECORDING: f64 = 1.0 / 6.0;
+/// The part of the budget that recording may take, and reading what was recorded; at least, of the program's busy time; and so much where
+/// there is no budget.
+const RECORDING: f64 = 1.0 / 5.0;
 const RECORDING_MIN: f64 = 0.002;
 const RECORDING_FREE: f64 = 0.01;
 /// Windows with progress that are recorded as soon as they may be; the others are spread over the run.
@@ -111,7 +112,9 @@ pub struct Tempo {
     pub latency: f64,
     /// The part of the threads' busy time, or of one thread's time where that is more, that hooks take while a window is open.
     pub recording: f64,
-    /// The same of what it takes to keep spans between windows.
+    /// What it takes to read a window once it is over, as a part of its length: of all processors' time.
+    pub reading: f64,
+    /// The part as of `recording` of what it takes to keep spans between windows.
     pub keeping: f64,
     /// How many threads are busy, on average.
     pub busy: f64,
@@ -266,6 +269,7 @@ impl Plan {
             hits: mean(was.hits, tempo.hits),
             latency: mean(was.latency, tempo.latency),
             recording: mean(was.recording, tempo.recording),
+            reading: mean(was.reading, tempo.reading),
             keeping: mean(was.keeping, tempo.keeping),
             busy: mean(was.busy, tempo.busy),
         });
@@ -279,7 +283,7 @@ impl Plan {
         } else {
             RECORDING_FREE
         };
-        let duty = (part / tempo.recording.max(1e-9)).min(usual);
+        let duty = (part / (tempo.recording + tempo.reading).max(1e-9)).min(usual);
         let mut gap = length as f64 * (1.0 / duty - 1.0);
         if self.records >= EARLY || self.windows >= IDLE {
             // No more than are kept: reading one costs processor time, too.

@@ -30,9 +30,13 @@ pub(crate) fn tell() -> u64 {
 
 /// What was told so far in this process, by processor that it may use: nanoseconds.
 pub(crate) fn taken() -> u64 {
+    by_processor(TAKEN.load(Relaxed))
+}
+
+/// So much time, by processor that this process may use.
+pub(crate) fn by_processor(time: u64) -> u64 {
     static PROCESSORS: OnceLock<u64> = OnceLock::new();
-    let processors = || std::thread::available_parallelism().map_or(1, NonZero::get) as u64;
-    TAKEN.load(Relaxed) / *PROCESSORS.get_or_init(processors)
+    time / *PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZero::get) as u64)
 }
 
 static RESTS: AtomicBool = AtomicBool::new(false);

@@ -29,6 +29,8 @@ pub struct Recording {
     pub hooks: f64,
     /// How many there were that took something.
     pub hook_count: u64,
+    /// What it took to read the window, nanoseconds of processor time, by processor; 0 where that is not known.
+    pub reading: u64,
     /// Units of progress, by point.
     pub hits: Vec<u64>,
     /// Spans of what was asked outside.
@@ -98,6 +100,7 @@ impl Recording {
             busy,
             hooks,
             hook_count,
+            reading: 0,
             hits,
             calls,
             has_load,

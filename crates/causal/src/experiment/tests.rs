@@ -94,8 +94,16 @@ fn run(
     run
 }
 
-const SERVER: Tempo =
-    Tempo { entries: 1e-4, octets: 1e-2, hits: 2e-5, latency: 1e6, recording: 0.02, keeping: 0.002, busy: 1.0 };
+const SERVER: Tempo = Tempo {
+    entries: 1e-4,
+    octets: 1e-2,
+    hits: 2e-5,
+    latency: 1e6,
+    recording: 0.02,
+    reading: 0.0,
+    keeping: 0.002,
+    busy: 1.0,
+};
 
 /// What is lost stays within the budget, at any moment and whatever the windows cost.
 #[test]
@@ -150,15 +158,22 @@ fn blocks_are_balanced_and_fair() {
     assert!((150..).contains(&firsts), "both orders come: {firsts}");
 }
 
-/// A busy server is recorded for as much of the time as recording may cost, and a window fits into logs and memory.
+/// A busy server is recorded for as much of the time as recording and reading may cost, and a window fits into logs and memory.
 #[test]
 fn recording_costs_no_more_than_its_part() {
-    for (recording, entries, octets) in [(0.02, 1e-4, 1e-3), (0.2, 2e-3, 0.05), (0.5, 5e-3, 0.2), (0.001, 1e-6, 1e-5)] {
-        let tempo = Tempo { recording, entries, octets, ..SERVER };
+    let cases = [
+        (0.02, 0.0, 1e-4, 1e-3),
+        (0.02, 0.02, 1e-4, 1e-3),
+        (0.1, 0.1, 2e-3, 0.05),
+        (0.5, 0.0, 5e-3, 0.2),
+        (0.001, 0.001, 1e-6, 1e-5),
+    ];
+    for (recording, reading, entries, octets) in cases {
+        let tempo = Tempo { recording, reading, entries, octets, ..SERVER };
         for seed in 0..20 {
             let run = run(settings(seed, Modes::Screen, 0.0), tempo, true, &[("a", 0.5)], |_, _| 1.0);
-            let part = run.recorded as f64 / 30e9 * recording;
-            assert!(part <= RECORDING_FREE * 1.3, "{recording}: {part}");
+            let part = run.recorded as f64 / 30e9 * (recording + reading);
+            assert!(part <= RECORDING_FREE * 1.3, "{recording}, {reading}: {part}");
             assert!(run.pauses.is_empty(), "no budget, no probes");
             for (_, length) in &run.records[1..] {
                 assert!(*length as f64 * entries <= 262_144.0 && *length as f64 * octets <= 4e6, "{length}");

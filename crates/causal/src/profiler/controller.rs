@@ -28,9 +28,10 @@ const DRAIN: u64 = 50_000_000;
 /// How often what is known is worked out, and how long that may take. The next time comes when what the last one took of the processors is
 /// so small a part of all that passed since it began: it is taken from what the profile may cost.
 const LOOK: u64 = 1_000_000_000;
-const LOOK_REST: u64 = 120;
-const LOOK_TIME: Duration = Duration::from_millis(100);
+const LOOK_REST: u64 = 180;
+const LOOK_TIME: Duration = Duration::from_millis(50);
 /// The same where what is found decides how long to measure.
+const LOOK_REST_DECIDING: u64 = 120;
 const LOOK_TIME_DECIDING: Duration = Duration::from_millis(1500);
 /// How long the last look may take, by how long was measured: a quarter, within bounds.
 const LAST_TIME: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];
@@ -166,10 +167,12 @@ impl Of {
 
 impl<P: Program> Controller<'_, P> {
     fn measure(&mut self, until_precise: bool) {
+        let (look_time, look_rest) =
+            if until_precise { (LOOK_TIME_DECIDING, LOOK_REST_DECIDING) } else { (LOOK_TIME, LOOK_REST) };
         loop {
             if let Some(finding) = self.program.thought() {
                 let took = self.program.own() - self.looked.1;
-                self.look_due = (self.program.now() + LOOK).max(self.looked.0 + LOOK_REST * took);
+                self.look_due = (self.program.now() + LOOK).max(self.looked.0 + look_rest * took);
                 self.adopt(finding);
             }
             let is_precise = until_precise && self.finding.as_ref().is_some_and(|finding| finding.is_precise);
@@ -180,8 +183,7 @@ impl<P: Program> Controller<'_, P> {
             if now >= self.look_due {
                 (self.looked, self.look_due) = ((now, self.program.own()), u64::MAX);
                 let evidence = self.evidence();
-                let time = if until_precise { LOOK_TIME_DECIDING } else { LOOK_TIME };
-                self.program.think(evidence, Effort { time, is_final: false, crew: MEANWHILE });
+                self.program.think(evidence, Effort { time: look_time, is_final: false, crew: MEANWHILE });
             }
             self.pay();
             match self.plan.next(now) {
@@ -265,6 +267,7 @@ impl<P: Program> Controller<'_, P> {
             hits: point.map_or(0.0, |point| recording.hits(point) as f64 * per),
             latency: latency.map_or(0.0, |progress| progress.baseline_ns),
             recording: recording.hook_count as f64 * costs.heard / busy,
+            reading: recording.reading as f64 * per,
             keeping: recording.changes as f64 * costs.kept / busy,
             busy: recording.busy * per,
         };

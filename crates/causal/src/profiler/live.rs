@@ -138,6 +138,7 @@ impl Program for Live {
     }
 
     fn recorded(&mut self) -> Recording {
+        own::tell();
         close();
         let began = std::mem::replace(&mut self.begun, seen());
         let wanted: Vec<(u32, u64)> = self.begun.iter().filter_map(|now| self.wanted(&began, now)).collect();
@@ -147,7 +148,7 @@ impl Program for Live {
         let is_whole = RECORDER.entries() < ENTRIES_MAX;
         RECORDER.take(hook, &mut self.trace);
         let of_account = |number| wanted.iter().find(|&&(one, _)| one == number).map(|&(_, wanted)| wanted);
-        let recording = Recording::new(&self.trace, of_account);
+        let mut recording = Recording::new(&self.trace, of_account);
         if let Some(mut heard) = since(&began, &self.begun).filter(|_| is_whole) {
             // Between windows spans are kept: that is no part of what a unit takes without a profile.
             heard.processor += (self.costs.kept * recording.changes as f64) as u64;
@@ -157,6 +158,7 @@ impl Program for Live {
         self.begun = seen();
         self.running.clear();
         self.running.extend(recording.packed.threads.iter().map(|thread| (thread.number, thread.running)));
+        recording.reading = own::by_processor(own::tell());
         recording
     }
 
