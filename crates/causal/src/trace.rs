@@ -57,7 +57,7 @@ pub enum Event {
 pub struct Trace {
     /// When it began and ended.
     pub span: std::ops::Range<u64>,
-    /// What a hook took of its thread's time, nanoseconds; see [`Hooks`].
+    /// What a hook took of its thread's time, nanoseconds: of each stretch that it worked between two of them.
     pub hook: f64,
     /// Threads that did anything.
     pub threads: Vec<Thread>,
