@@ -222,6 +222,15 @@ fn event(now: u64, word: u64, more: Option<u64>) -> Option<Event> {
 mod tests {
     use super::*;
 
+    /// What does not fit is owed, however long; nothing is taken of no time, and never more than all.
+    #[test]
+    fn hooks_take_what_they_owe_and_no_more_than_there_is() {
+        let mut hooks = Hooks::new(25.0);
+        let taken = [20.0, 0.0, -1.0, 10.0, 5.0, 100.0, 100.0].map(|worked| hooks.take(worked));
+        assert_eq!(taken, [20.0, 0.0, 0.0, 10.0, 5.0, 65.0, 25.0]);
+        assert_eq!((hooks.count, hooks.taken, hooks.owed), (5, 125.0, 0.0));
+    }
+
     /// One of each.
     pub(super) const EVENTS: [Event; 21] = [
         Event::Kind(7),

@@ -15,8 +15,6 @@ pub struct Recording {
     pub packed: Packed,
     /// How long it was, nanoseconds.
     pub length: u64,
-    /// How many events there are.
-    pub events: usize,
     /// Events in the log that has most.
     pub events_max: usize,
     /// How many times a thread began another kind of work.
@@ -87,13 +85,11 @@ impl Recording {
                 }
             }
         }
-        let lens = trace.threads.iter().map(|thread| thread.events.len());
-        let (events, events_max) = (lens.clone().sum(), lens.max().unwrap_or(0));
+        let events_max = trace.threads.iter().map(|thread| thread.events.len()).max().unwrap_or(0);
         let (busy, habit) = (kinds.values().sum(), Habit::of(trace));
         Self {
             packed,
             length,
-            events,
             events_max,
             changes,
             kinds,
@@ -278,7 +274,7 @@ mod tests {
         let recording = Recording::new(&trace, |_| Some(40));
         assert_eq!((recording.busy, recording.packed.threads[0].running), (40.0, 0.8));
         assert_eq!((recording.hits(2), recording.hits(0), recording.hits(7)), (1, 0, 0));
-        assert_eq!((recording.calls.as_slice(), recording.has_load, recording.events), (&[9][..], true, 4));
+        assert_eq!((recording.calls.as_slice(), recording.has_load, recording.events_max), (&[9][..], true, 4));
         let nothing = Recording::new(&Trace::default(), |_| None);
         assert_eq!((nothing.busy, nothing.length, nothing.has_load), (0.0, 0, false));
     }

@@ -164,8 +164,10 @@ fn recording_costs_no_more_than_its_part() {
     let cases = [
         (0.02, 0.0, 1e-4, 1e-3),
         (0.02, 0.02, 1e-4, 1e-3),
+        (0.2, 0.0, 2e-3, 0.05),
         (0.1, 0.1, 2e-3, 0.05),
         (0.5, 0.0, 5e-3, 0.2),
+        (0.001, 0.0, 1e-6, 1e-5),
         (0.001, 0.001, 1e-6, 1e-5),
     ];
     for (recording, reading, entries, octets) in cases {

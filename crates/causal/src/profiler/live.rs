@@ -154,7 +154,7 @@ impl Program for Live {
             heard.processor += (self.costs.kept * recording.changes as f64) as u64;
             self.toll.heard(heard, recording.hook_count as f64);
         }
-        // What it took to read the window is not measured.
+        // What it took to read the window belongs to no stretch of the program's.
         self.begun = seen();
         self.running.clear();
         self.running.extend(recording.packed.threads.iter().map(|thread| (thread.number, thread.running)));
