@@ -13,7 +13,7 @@
 //! - `clock`: nanoseconds, cheaply.
 //! - `kinds`: kinds of work: which thread, in which spans, behind which meeting with other threads.
 //! - `policy`: what happens at each hook; `trace`: what a window recorded; `varint`: numbers in few octets.
-//! - `modules`: what is mapped into the process; `sample`, `symbols`, `target`: where the time goes, by name; which part of each kind of
+//! - `machine`: what is known of it beforehand; `modules`: what is mapped into the process; `sample`, `symbols`, `target`: where the time goes, by name; which part of each kind of
 //!   work is a target's.
 //! - `outcome`: what a window came to.
 //! - `own`: what the profiler's own threads take, and when they rest.
@@ -29,6 +29,7 @@ pub mod experiment;
 pub mod kinds;
 pub mod ledger;
 pub mod load;
+mod machine;
 mod modules;
 pub mod outcome;
 mod own;

@@ -18,7 +18,7 @@ use crate::ledger::{Experiment, Ledger, Spent, Unit, Urgency, outcome};
 use crate::outcome::Outcome;
 use crate::target::Weights;
 use crate::trace::{self, Event, Thread, Trace};
-use crate::{clock, kinds, sample};
+use crate::{clock, kinds, machine, sample};
 pub use costs::{Costs, Stretch, Toll};
 
 /// What a window is for.
@@ -158,7 +158,7 @@ impl Recorder {
         for thread in &mut threads {
             thread.events.retain(|&(at, _)| at <= ended);
         }
-        *trace = Trace { span: began..ended, hook, threads };
+        *trace = Trace { span: began..ended, hook, wake_up: machine::wake_up(), threads };
     }
 
     fn window(&self) -> (u32, Rule) {

@@ -59,6 +59,8 @@ pub struct Trace {
     pub span: std::ops::Range<u64>,
     /// What a hook took of its thread's time, nanoseconds: of each stretch that it worked between two of them.
     pub hook: f64,
+    /// What it takes to wake a thread where a processor is free, nanoseconds: for threads of which no window tells.
+    pub wake_up: f64,
     /// Threads that did anything.
     pub threads: Vec<Thread>,
 }

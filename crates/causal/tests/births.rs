@@ -32,7 +32,7 @@ fn a_thread_is_at_nothing_before_its_begin_and_after_its_end() {
     // Into what another window left.
     let left =
         Thread { number: 99, is_worker: true, running: 0.5, kind: 7, events: vec![(1, Event::BlockBegan); 9999] };
-    let mut again = Trace { span: 1..2, hook: 3.0, threads: vec![left; 9] };
+    let mut again = Trace { span: 1..2, hook: 3.0, wake_up: 4.0, threads: vec![left; 9] };
     RECORDER.take(0.0, &mut again);
     assert_eq!(again, trace);
     let account = trace.threads.iter().find(|thread| Some(thread.number) == numbers[0]).expect("it was recorded");

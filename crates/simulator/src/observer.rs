@@ -116,7 +116,7 @@ impl Observer {
             },
             events: std::mem::take(events),
         };
-        let trace = Trace { span: self.began..now, hook: 0.0, threads: threads.map(thread).collect() };
+        let trace = Trace { span: self.began..now, threads: threads.map(thread).collect(), ..Trace::default() };
         self.rest();
         trace
     }

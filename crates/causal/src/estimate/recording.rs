@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn hooks_are_no_kind_of_work() {
         let events = [(1030, Event::Kind(2)), (1032, Event::BlockBegan), (1052, Event::BlockEnded)];
-        let trace = Trace { span: 1000..1100, hook: 5.0, threads: vec![thread(&events)] };
+        let trace = Trace { span: 1000..1100, hook: 5.0, threads: vec![thread(&events)], ..Trace::default() };
         let recording = Recording::new(&trace, |_| Some(80));
         assert_eq!(recording.kinds, BTreeMap::from([(1, 25.0), (2, 40.0)]));
         assert_eq!((recording.busy, recording.packed.threads[0].running), (65.0, 1.0));

@@ -298,7 +298,8 @@ struct Hand {
     idle: u64,
 }
 
-/// `lag` is how long a thread usually takes to be up, where that is known better than from the window. Written in the memory of another
+/// `lag` is how long a thread usually takes to be up, where that is known better than from the window, which knows it better than the
+/// machine. Written in the memory of another
 /// script.
 pub(super) fn write(trace: &Trace, lag: Option<f64>, cold: &Cold, memory: Script) -> Script {
     let marks = Marks::find(trace);
@@ -721,7 +722,7 @@ impl Writer<'_> {
                 chain => chain,
             };
         }
-        let own = usual_lag(&mut self.lags).unwrap_or(0.0);
+        let own = usual_lag(&mut self.lags).unwrap_or(self.trace.wake_up);
         self.script.lag = lag.unwrap_or(own);
         self.script.lock_lag = usual_lag(&mut self.lock_lags).unwrap_or(own);
         for at in 1..self.script.steps.len() {

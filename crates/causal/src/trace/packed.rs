@@ -16,6 +16,8 @@ pub struct Packed {
     pub span: std::ops::Range<u64>,
     /// What a hook took of its thread's time, nanoseconds.
     pub hook: f64,
+    /// What it takes to wake a thread, nanoseconds.
+    pub wake_up: f64,
     /// What there is to say of its threads but for their events.
     pub threads: Vec<Head>,
     /// All events, by thread.
@@ -51,7 +53,8 @@ impl Packed {
             Head { number, kind, running, is_worker, events: thread.events.len() as u32, end }
         });
         let threads = threads.collect();
-        Self { span: trace.span.clone(), hook: trace.hook, threads, octets: octets.into() }
+        let (span, hook, wake_up) = (trace.span.clone(), trace.hook, trace.wake_up);
+        Self { span, hook, wake_up, threads, octets: octets.into() }
     }
 
     /// How much memory it takes beside itself.
@@ -70,7 +73,7 @@ impl Packed {
 
     /// The same in the memory of another trace, which is gone.
     pub fn unpack(&self, into: &mut Trace) {
-        (into.span, into.hook) = (self.span.clone(), self.hook);
+        (into.span, into.hook, into.wake_up) = (self.span.clone(), self.hook, self.wake_up);
         into.threads.resize_with(self.threads.len(), Thread::default);
         let mut begin = 0;
         for (head, thread) in self.threads.iter().zip(&mut into.threads) {
@@ -172,12 +175,17 @@ mod tests {
             odd.push((number, Event::Took { message: 0, blocked: u64::MAX - number }));
         }
         let threads = vec![thread(1, all), thread(2, Vec::new()), thread(3, odd)];
-        let trace = Trace { span: EPOCH..EPOCH + 50_000, hook: 12.0, threads };
+        let trace = Trace { span: EPOCH..EPOCH + 50_000, hook: 12.0, wake_up: 34.0, threads };
         let packed = Packed::of(&trace);
         assert_eq!(packed.unpacked(), trace);
         assert_eq!((packed.threads.len(), packed.threads[1].number, packed.threads[2].running), (3, 2, 0.5));
         // Into what another one left.
-        let mut other = Trace { span: 0..1, hook: 1.0, threads: vec![thread(7, vec![(1, Event::BlockBegan); 99]); 5] };
+        let mut other = Trace {
+            span: 0..1,
+            hook: 1.0,
+            wake_up: 2.0,
+            threads: vec![thread(7, vec![(1, Event::BlockBegan); 99]); 5],
+        };
         packed.unpack(&mut other);
         assert_eq!(other, trace);
         Packed::of(&Trace::default()).unpack(&mut other);
@@ -185,7 +193,7 @@ mod tests {
     }
 
     fn octets(threads: Vec<Thread>) -> usize {
-        Packed::of(&Trace { span: EPOCH..EPOCH, hook: 0.0, threads }).octets()
+        Packed::of(&Trace { span: EPOCH..EPOCH, threads, ..Trace::default() }).octets()
     }
 
     // Requests of a server, of which each takes 28 octets; threads that send each other messages and take locks; and threads that hardly did
