@@ -13,8 +13,8 @@
 //! - `clock`: nanoseconds, cheaply.
 //! - `kinds`: kinds of work: which thread, in which spans, behind which meeting with other threads.
 //! - `policy`: what happens at each hook; `trace`: what a window recorded; `varint`: numbers in few octets.
-//! - `machine`: what is known of it beforehand; `modules`: what is mapped into the process; `sample`, `symbols`, `target`: where the time goes, by name; which part of each kind of
-//!   work is a target's.
+//! - `machine`: what is known of it beforehand; `modules`: what is mapped into the process; `sample`, `symbols`, `target`: where the time
+//!   goes, by name; which part of each kind of work is a target's.
 //! - `outcome`: what a window came to.
 //! - `own`: what the profiler's own threads take, and when they rest.
 //! - `replay`: mode A: a recorded window, once more, with something faster.

@@ -73,7 +73,8 @@ pub struct Screen {
 /// What all windows tell together, and one alone may not.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Usual {
-    /// How long an event loop takes to be up, for windows in which it was hardly idle. `None` where no loop slept in any, and nothing but the machine tells.
+    /// How long an event loop takes to be up, for windows in which it was hardly idle. `None` where no loop slept in any, and nothing but
+    /// the machine tells.
     pub lag: Option<f64>,
     /// What its work takes more behind sleep.
     pub cold: Cold,

@@ -9,6 +9,7 @@ use std::ops::Range;
 use progress::Sharing;
 
 use super::{Cold, SPIN};
+use crate::machine::VIRTUAL_WAKE_UP;
 use crate::trace::{Event, Hooks, Trace};
 
 /// One step. Durations are nanoseconds.
@@ -299,8 +300,7 @@ struct Hand {
 }
 
 /// `lag` is how long a thread usually takes to be up, where that is known better than from the window, which knows it better than the
-/// machine. Written in the memory of another
-/// script.
+/// machine. Written in the memory of another script.
 pub(super) fn write(trace: &Trace, lag: Option<f64>, cold: &Cold, memory: Script) -> Script {
     let marks = Marks::find(trace);
     let mut releases = Releases::new();
@@ -750,16 +750,14 @@ const LOOK_MAX: u64 = 20_000;
 /// What is over sooner, nanoseconds, has woken nobody: the kernel found nobody, or was not asked.
 const WAKE_MIN: f64 = 1_000.0;
 
-/// Lags below this number may all be of threads that had no processor; one of [`LAG_FEW`] at most is believed then.
+/// Lags below this number may all be of threads that had no processor; one of [`VIRTUAL_WAKE_UP`] at most is believed then.
 pub(crate) const LAGS_MIN: usize = 20;
-/// What it takes to wake a thread where a processor is free, nanoseconds: a virtual one that has halted takes 27 000 to 33 000.
-const LAG_FEW: f64 = 30_000.0;
 
 /// The median; of few no more than a wake-up takes where a processor is free. `None` of none.
 pub(crate) fn usual_lag(lags: &mut [f64]) -> Option<f64> {
     lags.sort_unstable_by(f64::total_cmp);
     let median = *lags.get(lags.len() / 2)?;
-    Some(if lags.len() < LAGS_MIN { median.min(LAG_FEW) } else { median })
+    Some(if lags.len() < LAGS_MIN { median.min(VIRTUAL_WAKE_UP) } else { median })
 }
 
 /// A wait whose step is not written yet.
