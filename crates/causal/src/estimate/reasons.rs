@@ -293,9 +293,12 @@ fn lost(say: &mut impl FnMut(&str, ReasonCode, String), lost: &Lost, taken: u64)
     }
 }
 
-/// Whether the first half of the run was like the second.
+/// Whether the first half of the run was like the second; where one of them has no windows nobody knows.
 fn changed(say: &mut impl FnMut(&str, ReasonCode, String), evidence: &Evidence, name: &str) {
     let Some(point) = progress::points().iter().position(|point| point == name) else { return };
+    if evidence.halves.iter().any(|&(time, _)| time == 0) {
+        return;
+    }
     let rate = |half: &(u64, Vec<u64>)| {
         let hits = half.1.get(point).copied().unwrap_or(0) as f64;
         (hits / half.0 as f64 * 1e9, hits)
@@ -303,17 +306,21 @@ fn changed(say: &mut impl FnMut(&str, ReasonCode, String), evidence: &Evidence, 
     let [(first, some), (second, more)] = [rate(&evidence.halves[0]), rate(&evidence.halves[1])];
     let error = (1.0 / some.max(1.0) + 1.0 / more.max(1.0)).sqrt();
     let change = (second / first).ln().abs();
-    if some.min(more) >= UNITS_FEW as f64 && change > CHANGED && change > 4.0 * error {
-        say(
-            "",
-            ReasonCode::Changed,
-            format!(
-                "the rate of `{name}` was {:.0} % {} in the second half of the run than in the first",
-                100.0 * (second / first - 1.0).abs(),
-                if second > first { "higher" } else { "lower" }
-            ),
-        );
+    if some.max(more) < UNITS_FEW as f64 || change <= CHANGED || change <= 4.0 * error {
+        return;
     }
+    let text = if first == 0.0 {
+        format!("`{name}` was not reached in the first half of the run")
+    } else if second == 0.0 {
+        format!("`{name}` was not reached any more in the second half of the run; is whoever asked for it still there?")
+    } else {
+        format!(
+            "the rate of `{name}` was {:.0} % {} in the second half of the run than in the first",
+            100.0 * (second / first - 1.0).abs(),
+            if second > first { "higher" } else { "lower" }
+        )
+    };
+    say("", ReasonCode::Changed, text);
 }
 
 /// What is to be said about single targets.
@@ -427,6 +434,35 @@ mod tests {
             lost(&mut say, &Lost { samples, threads }, taken);
             assert_eq!(said.len(), want, "{said:?}");
             assert!(said.iter().all(|(code, _)| *code == ReasonCode::TooMany));
+        }
+    }
+
+    /// Hits per half, and what is said of them; the first half has 10 ms of windows, the second as many as `time`.
+    #[test]
+    fn halves_that_differ_are_said_to() {
+        let point = progress::Point::named("reasons halves");
+        for (hits, time, want) in [
+            ([100, 110], 10, None),
+            ([100, 10], 10, Some("90 % lower")),
+            ([40, 100], 10, Some("150 % higher")),
+            ([100, 200], 20, None),
+            ([100, 0], 10, Some("not reached any more")),
+            ([0, 100], 10, Some("in the first half")),
+            ([20, 0], 10, None),
+            ([100, 0], 0, None),
+        ] {
+            let half = |time: u64, hits| {
+                let mut all = vec![0; point.id() as usize + 1];
+                all[point.id() as usize] = hits;
+                (time * 1_000_000, all)
+            };
+            let evidence = Evidence { halves: [half(10, hits[0]), half(time, hits[1])], ..Evidence::default() };
+            let mut said = Vec::new();
+            changed(&mut |_, code, text| said.push((code, text)), &evidence, "reasons halves");
+            let is_right = |said: &[(ReasonCode, String)], want: &str| {
+                said.len() == 1 && said[0].0 == ReasonCode::Changed && said[0].1.contains(want)
+            };
+            assert!(want.map_or(said.is_empty(), |want| is_right(&said, want)), "{hits:?}, {time}: {said:?}");
         }
     }
 

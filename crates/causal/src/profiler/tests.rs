@@ -465,6 +465,7 @@ fn a_program_may_end_in_the_middle() {
     let hot = target(&report, "hot").curve.iter().find(|point| point.speedup == 0.5).unwrap();
     assert!((hot.gain - 0.15).abs() < 0.02, "{hot:?}");
     assert!(hot.low < 0.15 && hot.high > 0.15);
+    assert!(codes(&report).contains(&("", ReasonCode::Changed)), "{:?}", report.reasons);
 }
 
 #[test]
