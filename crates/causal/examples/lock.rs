@@ -9,8 +9,8 @@ mod work;
 
 use std::time::Instant;
 
-use progress::sync::Mutex;
-use progress::{progress, thread};
+use causal::progress::sync::Mutex;
+use causal::progress::{progress, thread};
 use work::{rounds, spin};
 
 #[inline(never)]

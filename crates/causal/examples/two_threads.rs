@@ -11,8 +11,8 @@ mod work;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use progress::sync::Barrier;
-use progress::{progress, thread};
+use causal::progress::sync::Barrier;
+use causal::progress::{progress, thread};
 use work::{rounds, spin};
 
 #[inline(never)]

@@ -46,4 +46,8 @@ mod varint;
 
 pub use env::{Guard, run_from_env};
 pub use profiler::{Builder, Modes, Phase, Profiler, StartError, Status};
+/// How a program tells. Who profiles itself needs no other dependency; a library that only tells, and is profiled by whoever uses it, needs
+/// that one alone.
+#[doc(inline)]
+pub use progress;
 pub use report::Report;

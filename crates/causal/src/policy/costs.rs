@@ -7,7 +7,7 @@ use std::sync::atomic::{
     Ordering::{Relaxed, Release},
 };
 
-use progress::{Account, Policy};
+use progress::{Account, Policy, Span};
 
 use super::{COUNT_SHIFT, Recorder, Rule, WINDOW_MASK};
 use crate::clock;
@@ -36,7 +36,8 @@ impl Costs {
         static TRIED: OnceLock<(Recorder, Account)> = OnceLock::new();
         let (recorder, account) = TRIED.get_or_init(|| (Recorder::new(), Account::new(0, "")));
         let policy: &dyn Policy = std::hint::black_box(recorder);
-        let span = progress::stage::ROUTE;
+        // By its name it is the profiler's own, and no target of the program's.
+        let span = Span::named("causal::policy::costs");
         let heard = || {
             let count = recorder.count.fetch_add(1, Relaxed) + 1;
             recorder.window.store((count << COUNT_SHIFT | Rule::Record as u32) & WINDOW_MASK, Release);
